@@ -53,14 +53,20 @@ static int fit_byte(kf_gemv_layout *l, kf_spec s)
     return 1;
 }
 
-static int spreads_to(kf_gemv_layout *l, kf_spec s)
+/* Whether codes, shifted down from the top of a word, are those of fp16 or of bfloat16. */
+static int spreads_to(kf_gemv_layout *l, kf_spec s, unsigned shift, float (*decode)(uint16_t))
 {
-    uint32_t magnitudes = (1u << (s.bits - 1)) - 1;
+    const uint32_t magnitudes = (1u << (s.bits - 1)) - 1;
+    const uint32_t one = 1u << (s.bits - 2); /* a normal number of every such type */
+    l->shift = shift;
+    l->mask = (uint16_t)(0x8000u | magnitudes << (16 - s.bits - shift));
+    l->factor = unit_value(s, one) / decode(kf_gemv_spread(s.bits, shift, l->mask, one));
     l->nan_code = 0;
+    if (kf_bits(l->factor) & 0x7fffff) return 0;
     for (uint32_t i = 0; i < 1u << s.bits; i++) {
         float value = unit_value(s, i);
-        float half = kf_f16_decode(kf_gemv_spread(s.bits, l->shift, l->mask, i)) * l->factor;
-        if (kf_gemv_same(value, half)) continue;
+        float word = decode(kf_gemv_spread(s.bits, l->shift, l->mask, i)) * l->factor;
+        if (kf_gemv_same(value, word)) continue;
         int last = (i & magnitudes) == magnitudes && s.bits == 8;
         if (value == value || !last) return 0; /* only the largest magnitude may be NaN */
         l->nan_code = (uint8_t)magnitudes;
@@ -68,17 +74,17 @@ static int spreads_to(kf_gemv_layout *l, kf_spec s)
     return 1;
 }
 
-static int fit_mini(kf_gemv_layout *l, kf_spec s)
+/* Bits of fp16 or of bfloat16, whose exponent ends 4 bits further down at least. */
+static int fit_mini(kf_gemv_layout *l, kf_spec s, kf_gemv_kind kind)
 {
+    const int is_bfloat = kind == KF_KIND_BFLOAT;
     if ((s.bits != 6 && s.bits != 8) || s.zero == KERF_ZERO_CODE) return 0;
-    for (unsigned shift = 0; shift < 4; shift++) {
-        l->shift = shift;
-        l->mask = (uint16_t)(0x8000u | ((1u << (s.bits - 1)) - 1) << (16 - s.bits - shift));
-        uint32_t one = 1u << (s.bits - 2); /* a normal number of every such type */
-        float half = kf_f16_decode(kf_gemv_spread(s.bits, shift, l->mask, one));
-        l->factor = unit_value(s, one) / half;
-        if (kf_bits(l->factor) & 0x7fffff || !spreads_to(l, s)) continue;
-        l->decode = s.bits == 8 ? KF_DECODE_MINI8 : KF_DECODE_MINI6;
+    for (unsigned shift = is_bfloat ? 4 : 0; shift < (is_bfloat ? 7 : 4); shift++) {
+        if (!spreads_to(l, s, shift, is_bfloat ? kf_bf16_decode : kf_f16_decode)) continue;
+        if (is_bfloat)
+            l->decode = s.bits == 8 ? KF_DECODE_BFLOAT8 : KF_DECODE_BFLOAT6;
+        else
+            l->decode = s.bits == 8 ? KF_DECODE_MINI8 : KF_DECODE_MINI6;
         return 1;
     }
     return 0;
@@ -188,6 +194,23 @@ static int fit_whole(kf_gemv_layout *l, kf_spec s, kf_gemv_kind kind)
     return s.bits == 4 && s.zero != KERF_ZERO_CODE && fit_book(l);
 }
 
+/* Numbers in fp32. */
+static int fit_single(kf_gemv_layout *l, kf_spec s)
+{
+    return fit_cast(l, s) || fit_table(l, s) || fit_byte(l, s) || fit_mini(l, s, KF_KIND_SINGLE);
+}
+
+/* Codes as an instruction set of that kind takes them. */
+static int fit_codes(kf_gemv_layout *l, const kerf_gemv *plan, kf_spec s, kf_gemv_kind kind)
+{
+    switch (kind) {
+    case KF_KIND_SINGLE: return fit_single(l, s);
+    case KF_KIND_BFLOAT: return fit_mini(l, s, kind);
+    case KF_KIND_PAIR: return fit_pairs(l, plan, s);
+    default: return fit_whole(l, s, kind);
+    }
+}
+
 /* Where the code of place j of a lane goes in the order of x. */
 static size_t order_of(const kf_gemv_layout *l, kf_gemv_kind kind, size_t lane, size_t j)
 {
@@ -202,7 +225,9 @@ static size_t order_of(const kf_gemv_layout *l, kf_gemv_kind kind, size_t lane, 
         if (l->decode == KF_DECODE_INT4 || l->decode == KF_DECODE_INT2)
             return j % per * vector + byte % 2 * (vector / 2) + byte / 2;
         return j % 2 * vector + byte % 16 / 8 * (vector / 2) + byte / 16 * 8 + byte % 8;
-    default: return j * l->lanes + lane;
+    default:
+        if (kf_gemv_is_bfloat(l->decode)) j = j % 2 * 2 + j / 2; /* even codes first */
+        return j * l->lanes + lane;
     }
 }
 
@@ -295,11 +320,7 @@ static int fit(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, kf_gemv_k
         return kind == KF_KIND_SINGLE ? fit_super(l, s, cols, lanes)
                                       : kf_gemv_fit_levels(l, plan, lanes, kind);
     if (!is_linear(s)) return 0;
-    if (kind == KF_KIND_PAIR ? !fit_pairs(l, plan, s)
-        : kind != KF_KIND_SINGLE
-            ? !fit_whole(l, s, kind)
-            : !fit_cast(l, s) && !fit_table(l, s) && !fit_byte(l, s) && !fit_mini(l, s))
-        return 0;
+    if (!fit_codes(l, plan, s, kind)) return 0;
     l->lanes = lanes;
     l->codes = codes[l->decode];
     l->step = lanes * l->codes;
@@ -331,7 +352,8 @@ int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, 
 
 size_t kf_gemv_layout_workspace(const kf_gemv_layout *l, const kerf_gemv_shape *s)
 {
-    return ((size_t)s->columns * l->steps * l->step + (size_t)s->cols) * sizeof(float);
+    const size_t backs = kf_gemv_is_bfloat(l->decode) ? s->columns : 0;
+    return ((size_t)s->columns * l->steps * l->step + (size_t)s->cols + backs) * sizeof(float);
 }
 
 /* Roundings that a product can meet on its way into y, each at most 2^-24 of what it rounds: two in

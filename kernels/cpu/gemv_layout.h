@@ -27,6 +27,7 @@ typedef enum kf_gemv_decode {
  * words apart, in the order in which two codes come out of a byte. */
 typedef enum kf_gemv_kind {
     KF_KIND_SINGLE,
+    KF_KIND_BFLOAT, /* fp32 too, of bfloat16 that may be subnormal */
     KF_KIND_PAIR,
     KF_KIND_WORDS,
     KF_KIND_BYTES,
@@ -179,7 +180,14 @@ static inline int kf_gemv_same(float a, float b)
     return a == b || (a != a && b != b);
 }
 
-/* The fp16 that a code of `bits` bits becomes. */
+/* Whether codes become bfloat16 as they lie: numbers of 2^-110 and less, subnormal ones among them.
+ * x is as much larger. */
+KF_HD_CONST int kf_gemv_is_bfloat(kf_gemv_decode decode)
+{
+    return decode == KF_DECODE_BFLOAT8 || decode == KF_DECODE_BFLOAT6;
+}
+
+/* The word that a code of `bits` bits becomes. */
 static inline uint16_t kf_gemv_spread(unsigned bits, unsigned shift, uint16_t mask, uint32_t code)
 {
     int top = (int16_t)(uint16_t)(code << (16 - bits));
@@ -212,6 +220,13 @@ static inline int kf_gemv_is_whole(const kf_gemv_layout *l)
 static inline float *kf_gemv_packed(const kf_gemv_layout *l, void *workspace, size_t c)
 {
     return (float *)workspace + c * l->steps * l->step;
+}
+
+/* bfloat16: what the sums of each column must be multiplied by; the factor of x would make large
+ * ones infinite. It lies behind what x is widened to. */
+static inline float *kf_gemv_backs(const kf_gemv_layout *l, const kf_gemv_call *c)
+{
+    return kf_gemv_packed(l, c->workspace, c->columns) + c->w.cols;
 }
 
 /* Integers take half of that; from here on stands, for each step, what one of them is worth. */

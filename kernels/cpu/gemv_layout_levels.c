@@ -59,7 +59,8 @@ int kf_gemv_fit_levels(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, k
     const size_t cols = (size_t)plan->shape.cols;
     const kf_super k = kf_gemv_level_block(s, kf_gemv_small_bits(kind, plan->shape.columns));
     const unsigned bytes = (unsigned)(4 * lanes);
-    if (kind == KF_KIND_PAIR || !k.elements || cols % k.elements) return 0;
+    if (kind == KF_KIND_PAIR || kind == KF_KIND_BFLOAT || !k.elements || cols % k.elements)
+        return 0;
     l->level_words = kind != KF_KIND_BYTES && plan->shape.columns >= KF_GEMV_WORDS_FROM;
     if (!fit_32(l, k, bytes) && !fit_256(l, s, k, bytes, kind)) return 0;
     const int bias = kind == KF_KIND_FEW ? 127 : 0; /* where bytes times x must be positive */

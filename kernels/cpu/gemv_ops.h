@@ -48,7 +48,8 @@ struct kerf_gemv {
 };
 
 extern const kf_gemv_ops kf_gemv_ref;
-extern const kf_gemv_ops kf_gemv_neon, kf_gemv_neonint, kf_gemv_avx2, kf_gemv_avx2int;
+extern const kf_gemv_ops kf_gemv_neon, kf_gemv_neonint;
+extern const kf_gemv_ops kf_gemv_avx2, kf_gemv_avx2bf16, kf_gemv_avx2int;
 extern const kf_gemv_ops kf_gemv_avx512, kf_gemv_avx512bf16, kf_gemv_avx512int, kf_gemv_amx;
 
 /* Backends of this machine, slowest first; their number is returned. */

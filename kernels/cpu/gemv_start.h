@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #define TABLE_SINGLE(decode)
+#define TABLE_BFLOAT(decode)
 #define TABLE_SUPER(decode)
 #define TABLE_PAIR(decode)
 #define TABLE_WHOLE(decode)
@@ -41,6 +42,10 @@
 #undef TABLE_SUPER
 #define TABLE_SINGLE TABLE_OF
 #define TABLE_SUPER TABLE_OF
+#ifdef TWO_MINIS
+#undef TABLE_BFLOAT
+#define TABLE_BFLOAT TABLE_OF
+#endif
 #endif
 
 /* NULL: this instruction set has no such kernel. */
@@ -64,11 +69,11 @@ static int has_scales(const kf_gemv_layout *l, const kerf_gemv *plan)
     return l->decode == KF_DECODE_LEVELS || widens;
 }
 
-static kerf_status isa_plan(kerf_gemv *plan)
+static kerf_status plan_of_kind(kerf_gemv *plan, kf_gemv_kind kind)
 {
     kf_gemv_layout *l = malloc(sizeof *l);
     if (!l) return KERF_E_NOMEM;
-    const int is_ours = kf_gemv_layout_init(l, plan, V, KIND) && rows_of(l);
+    const int is_ours = kf_gemv_layout_init(l, plan, V, kind) && rows_of(l);
     if (!is_ours || !has_scales(l, plan)) {
         free(l);
         return KERF_E_NOSUP;
@@ -80,6 +85,11 @@ static kerf_status isa_plan(kerf_gemv *plan)
                     : kf_gemv_is_whole(l)         ? KF_GEMV_X_BOUND
                                                   : 0;
     return KERF_OK;
+}
+
+static kerf_status isa_plan(kerf_gemv *plan)
+{
+    return plan_of_kind(plan, KIND);
 }
 
 #ifdef INTEGERS
@@ -94,7 +104,7 @@ static float round_step(const kf_gemv_layout *l, const float *from, size_t n, in
 }
 
 static void pack_step(const kf_gemv_layout *l, const float *from, size_t n, size_t step,
-                      float *packed)
+                      float factor, float *packed)
 {
     int16_t whole[KF_GEMV_STEP];
     const float unit = round_step(l, from, n, whole);
@@ -103,12 +113,12 @@ static void pack_step(const kf_gemv_layout *l, const float *from, size_t n, size
         return;
     }
     place_integers(l, whole, X_STEP(l, packed, step, l->codes));
-    *X_UNIT(l, packed, step, l->codes) = unit * l->factor * UNIT_OF(l->decode);
+    *X_UNIT(l, packed, step, l->codes) = unit * factor * UNIT_OF(l->decode);
 }
 #else
 /* One step of x in the order of the layout, zero past its n numbers. */
 static void pack_step(const kf_gemv_layout *l, const float *from, size_t n, size_t step,
-                      float *packed)
+                      float factor, float *packed)
 {
     float *out = packed + step * l->step / (PAIRED + 1);
     if (PAIRED) {
@@ -116,12 +126,20 @@ static void pack_step(const kf_gemv_layout *l, const float *from, size_t n, size
         for (size_t i = 0; i < l->step; i++)
             half[i] = l->order[i] < n ? (uint16_t)(kf_bits(from[l->order[i]]) >> 16) : 0;
     } else if (n == l->step) {
-        for (size_t i = 0; i < n; i++) out[i] = from[l->order[i]] * l->factor;
+        for (size_t i = 0; i < n; i++) out[i] = from[l->order[i]] * factor;
     } else
         for (size_t i = 0; i < l->step; i++)
-            out[i] = l->order[i] < n ? from[l->order[i]] * l->factor : 0;
+            out[i] = l->order[i] < n ? from[l->order[i]] * factor : 0;
 }
 #endif
+
+/* The factor of x that codes ask for, or as much of it as keeps x finite. */
+static float x_factor(const kf_gemv_layout *l, float amax)
+{
+    float factor = l->factor;
+    while (amax * factor >= 0x1p127f) factor /= 2;
+    return factor;
+}
 
 /* Packs x. Numbers so large or so small that sums of codes times x could leave the range of fp32
  * where y does not are for the reference. */
@@ -133,10 +151,12 @@ static int isa_start(const kf_gemv_call *c)
     for (unsigned i = 0; i < c->columns; i++) {
         float *out = (float *)c->workspace + i * l->x_column;
         float amax = widen_x(c->x_type, c->x + i * c->x_stride * size, cols, wide);
-        if (!x_is_tame(amax)) return 0;
+        if (!x_is_tame(l, amax)) return 0;
+        const float factor = x_factor(l, amax);
+        if (kf_gemv_is_bfloat(l->decode)) kf_gemv_backs(l, c)[i] = l->factor / factor;
         for (size_t step = 0; step < l->steps; step++) {
             size_t left = cols - step * l->step;
-            pack_step(l, wide + step * l->step, left < l->step ? left : l->step, step, out);
+            pack_step(l, wide + step * l->step, left < l->step ? left : l->step, step, factor, out);
         }
     }
     return 1;

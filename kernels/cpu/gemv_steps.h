@@ -67,6 +67,10 @@ KF_HD raw load_codes(const int decode, const int kind, const kf_gemv_layout *l, 
     raw q;
     size_t at = step - origin;
     if (decode == KF_DECODE_MINI8 || decode == KF_DECODE_F16) q.h = vh_load(row + at * (2 * V));
+#ifdef TWO_MINIS
+    else if (decode == KF_DECODE_BFLOAT6)
+        q.d = vi_load6(row + at * (3 * V));
+#endif
 #ifdef INTEGERS
     else if (decode == KF_DECODE_INT6 || decode == KF_DECODE_WIDE6)
         q.d = vi_load6(row + at * (3 * V));
@@ -100,6 +104,14 @@ KF_HD vf weight(const int decode, const constants *k, raw q, int j)
     case KF_DECODE_MINI8:
         q.h = j == 0 ? vh_shl16(q.h, 8) : q.h;
         return vf_of_half(vh_and(vh_sra16(q.h, k->shift), k->mask));
+#ifdef TWO_MINIS
+    case KF_DECODE_BFLOAT8: /* codes 0 and 2 of a lane, then 1 and 3 */
+    case KF_DECODE_BFLOAT6:
+        if (j < 2) q.d = vi_shl16(q.d, decode == KF_DECODE_BFLOAT8 ? 8 : 6);
+        q.d = vi_sra16(q.d, k->shift);
+        q.d = vi_and(q.d, vi_both(k->mask));
+        return vf_of_bits(j % 2 ? vi_and(q.d, vi_set1((int)0xffff0000)) : vi_shl(q.d, 16));
+#endif
     case KF_DECODE_MINI6: /* codes 0 and 2, or 1 and 3, at the top of the words of a dword */
         q.h = j == 0 ? vh_or(vh_and(vh_shl32(q.h, 10), vh_set32(0xfc00)),
                              vh_and(vh_shl32(q.h, 14), vh_set32((int32_t)0xfc000000)))
@@ -131,7 +143,12 @@ KF_HD void add_products(const int decode, const int scaling, const int C, const 
     UNROLL for (int c = 0; c < C; c++)
     {
         vf v = vf_load(x + (size_t)c * x_stride + (size_t)j * V);
-        dot[c] = j == 0 ? vf_mul(w, v) : vf_fma(w, v, dot[c]);
+        if (j > 0)
+            dot[c] = vf_fma(w, v, dot[c]);
+        else if (kf_gemv_is_bfloat(decode)) /* a Zen 3 waits where it only multiplies subnormals */
+            dot[c] = vf_fma(w, v, vf_set1(0));
+        else
+            dot[c] = vf_mul(w, v);
     }
 #endif
 }
@@ -169,7 +186,9 @@ KF_HD size_t step_bytes_of(const int decode)
 {
     if (decode == KF_DECODE_MINI8 || decode == KF_DECODE_F16) return (size_t)2 * V;
     if (decode == KF_DECODE_MINI6) return (size_t)3 * V / 2;
-    return (size_t)(decode == KF_DECODE_INT6 || decode == KF_DECODE_WIDE6 ? 3 : 4) * V;
+    const int six =
+        decode == KF_DECODE_INT6 || decode == KF_DECODE_WIDE6 || decode == KF_DECODE_BFLOAT6;
+    return (size_t)(six ? 3 : 4) * V;
 }
 
 /* The scales of a row's lanes in one step. */
@@ -206,6 +225,20 @@ KF_HD void scale_row(const int decode, const int scaling, const int kind, const 
                                          : vz_of(vf_spread(t->zero[r] + entry, k->spread));
     s->scale = step_scale(scaling, kind, source, l, k, t, r, step, entry, odd);
 }
+
+#ifndef INTEGERS
+/* Adds one step of a row to its sums. */
+KF_HD void add_row(const int decode, const int scaling, const int late, const int C,
+                   const constants *k, const step_row *s, const size_t codes, const float *x,
+                   size_t x_stride, vf sum[WIDE])
+{
+    vf dot[WIDE];
+    UNROLL for (int j = 0; j < (int)codes; j++)
+        add_products(decode, scaling, C, k, s->q, s->zero, j, x, x_stride, dot);
+    UNROLL for (int c = 0; c < C; c++) sum[c] =
+        late ? vf_add(sum[c], dot[c]) : vf_fma(dot[c], s->scale, sum[c]);
+}
+#endif
 
 #ifdef TWO_MINIS
 /* Steps of MINI8 and MINI6 two at a time, each summed as add_steps does: both are shifted and
@@ -281,6 +314,10 @@ KF_HD void add_steps(const int decode, const int scaling, const int R, const int
     vf sum[ROWS][WIDE]; /* of their own, so that they live in registers */
     vh worst[ROWS], odd = t->odd;
     step_row s[ROWS];
+#ifdef TWO_MINIS
+    vi most[ROWS]; /* of BFLOAT8 */
+    UNROLL for (int r = 0; r < R; r++) most[r] = vi_both(all_worst[r]);
+#endif
     UNROLL for (int r = 0; r < R; r++)
     {
         worst[r] = all_worst[r];
@@ -320,7 +357,17 @@ KF_HD void add_steps(const int decode, const int scaling, const int R, const int
         if (decode == KF_DECODE_MINI8)
             UNROLL for (int r = 0; r < R; r++) worst[r] =
                 vh_max8(worst[r], vh_and(s[r].q.h, k->low7));
+#ifdef TWO_MINIS
+        if (decode == KF_DECODE_BFLOAT8)
+            UNROLL for (int r = 0; r < R; r++) most[r] =
+                vi_max8(most[r], vi_and(s[r].q.d, vi_both(k->low7)));
+#endif
         const float *xs = x + step * n * V / (PAIRED + 1);
+        if (kf_gemv_is_bfloat(decode) && C > 1) { /* no registers for rows side by side */
+            UNROLL for (int r = 0; r < R; r++)
+                add_row(decode, scaling, late, C, k, &s[r], n, xs, x_stride, sum[r]);
+            continue;
+        }
         UNROLL for (int j = 0; j < (int)n / (PAIRED + 1); j++) UNROLL for (int r = 0; r < R; r++)
             add_products(decode, scaling, C, k, s[r].q, s[r].zero, j, xs, x_stride, dot[r]);
         UNROLL for (int r = 0; r < R; r++) UNROLL for (int c = 0; c < C; c++) sum[r][c] =
@@ -331,6 +378,10 @@ KF_HD void add_steps(const int decode, const int scaling, const int R, const int
     UNROLL for (int r = 0; r < R; r++)
     {
         all_worst[r] = worst[r];
+#ifdef TWO_MINIS
+        if (decode == KF_DECODE_BFLOAT8)
+            all_worst[r] = vh_max8(vi_part(most[r], 0), vi_part(most[r], 1));
+#endif
         UNROLL for (int c = 0; c < C; c++) total[r][c] = sum[r][c];
     }
 }

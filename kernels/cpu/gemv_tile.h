@@ -126,10 +126,13 @@ KF_HD int do_tile(const int decode, const int scaling, const int R, const int C,
         float factor[1 + V] = {late}, none[1 + V];
         if (scaling == KF_SCALING_ROW) widen(l, &call->w, r0 + (size_t)r, 0, 1, factor, none);
         if (of_row) factor[0] = late * t.scale[r][0];
-        int nan = decode == KF_DECODE_MINI8 && l->nan_code && vh_has8(worst[r], l->nan_code);
-        for (int c = 0; c < C; c++)
+        const int minis = decode == KF_DECODE_MINI8 || decode == KF_DECODE_BFLOAT8;
+        const int nan = minis && l->nan_code && vh_has8(worst[r], l->nan_code);
+        for (int c = 0; c < C; c++) {
+            if (kf_gemv_is_bfloat(decode)) y[r][c] *= kf_gemv_backs(l, call)[column + (size_t)c];
             kf_gemv_finish(call, r0 + (size_t)r, column + (size_t)c,
                            nan ? kf_float(0x7fc00000) : y[r][c] * factor[0]);
+        }
     }
     return 1;
 }
@@ -233,6 +236,7 @@ KF_HD void do_rows(const int decode, const int scaling, columns_function *wide,
         kf_gemv_rows_function *const KF_ISA(decode)[KF_SCALINGS] = {            \
             ENTRY_##row(decode, ROW) ENTRY_##step(decode, STEP) ENTRY_##zero(decode, ZERO)};
 #define KERNELS_SINGLE(...)
+#define KERNELS_BFLOAT(...)
 #define KERNELS_SUPER(...)  /* gemv_super.h */
 #define KERNELS_LEVELS(...) /* gemv_levels.h */
 #define KERNELS_PAIR(...)
@@ -251,6 +255,10 @@ KF_HD void do_rows(const int decode, const int scaling, columns_function *wide,
 #else
 #undef KERNELS_SINGLE
 #define KERNELS_SINGLE KERNELS
+#ifdef TWO_MINIS
+#undef KERNELS_BFLOAT
+#define KERNELS_BFLOAT KERNELS
+#endif
 #endif
 
 #define KF_GEMV_DECODE(kind, decode, codes, ...) \

@@ -318,7 +318,7 @@ static int tile_start(const kf_gemv_call *c)
         next_x(l, &x);
     }
     for (unsigned i = 0; i < columns; i++)
-        if (!x_is_tame(kf_float(amax[i]))) return 0;
+        if (!x_is_tame(&l->l, kf_float(amax[i]))) return 0;
     return 1;
 }
 

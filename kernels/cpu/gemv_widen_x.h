@@ -27,10 +27,12 @@ static float widen_x(kerf_dtype type, const uint8_t *x, size_t n, float *out)
 }
 
 /* Whether sums of codes times x stay in the range of fp32 where y does: 0 and numbers whose largest
- * is neither huge nor tiny. */
-static int x_is_tame(float amax)
+ * is neither huge nor tiny. Of sums that are multiplied once more (kf_gemv_backs) what is lost
+ * below fp32's range is, too. */
+static int x_is_tame(const kf_gemv_layout *l, float amax)
 {
-    return amax == 0 || (amax >= 0x1p-60f && amax <= 0x1p60f);
+    const float most = kf_gemv_is_bfloat(l->decode) ? 0x1p30f : 0x1p60f;
+    return amax == 0 || (amax >= 0x1p-60f && amax <= most);
 }
 
 #endif

@@ -380,7 +380,8 @@ static void test_special_x(void **state)
 {
     (void)state;
     static const float special[] = {NAN,    INFINITY,  -INFINITY, 0x1.fep127f, -0x1.8p126f,
-                                    1e-42f, 0x1p-126f, 0x1p-100f, 0x1p70f,     -0.0f};
+                                    1e-42f, 0x1p-126f, 0x1p-100f, 0x1p70f,     -0.0f,
+                                    0x1p9f, -0x1p29f,  0x1p59f,   0x1p-58f};
     FOR_FORMATS(f)
     {
         for (size_t i = 0; i < sizeof special / sizeof special[0]; i += STEP(3)) {

@@ -19,6 +19,7 @@
  *
  *   codes of 2 and 4 bits    on a processor without AVX-512 ("avx2int", "neonint")
  *   codes of 6 bits          with AVX-512 and VBMI ("avx512int"); mxfp6-e2m3 also with AVX2
+ *                            ("avx2int"), but not on AMD's family 19h
  *   GGUF's blocks of two     "avx2int", "neonint", and "avx512int" where the processor has VNNI
  *   levels (q4_1 to iq4_xs)
  *   GGUF's q4_0              "avx2int", "neonint"; with VNNI, and on "avx2int" but times two
