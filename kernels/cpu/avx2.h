@@ -187,6 +187,7 @@ KF_HD vi vi_load6(const uint8_t *p)
 
 /* Two vh in a vi. */
 #define TWO_MINIS
+#define TAKES_BFLOAT
 KF_HD vi vi_both(vh a)
 {
     return _mm256_broadcastsi128_si256(a);

@@ -42,7 +42,7 @@
 #undef TABLE_SUPER
 #define TABLE_SINGLE TABLE_OF
 #define TABLE_SUPER TABLE_OF
-#ifdef TWO_MINIS
+#ifdef TAKES_BFLOAT
 #undef TABLE_BFLOAT
 #define TABLE_BFLOAT TABLE_OF
 #endif

@@ -67,7 +67,7 @@ KF_HD raw load_codes(const int decode, const int kind, const kf_gemv_layout *l, 
     raw q;
     size_t at = step - origin;
     if (decode == KF_DECODE_MINI8 || decode == KF_DECODE_F16) q.h = vh_load(row + at * (2 * V));
-#ifdef TWO_MINIS
+#ifdef TAKES_BFLOAT
     else if (decode == KF_DECODE_BFLOAT6)
         q.d = vi_load6(row + at * (3 * V));
 #endif
@@ -104,7 +104,7 @@ KF_HD vf weight(const int decode, const constants *k, raw q, int j)
     case KF_DECODE_MINI8:
         q.h = j == 0 ? vh_shl16(q.h, 8) : q.h;
         return vf_of_half(vh_and(vh_sra16(q.h, k->shift), k->mask));
-#ifdef TWO_MINIS
+#ifdef TAKES_BFLOAT
     case KF_DECODE_BFLOAT8: /* codes 0 and 2 of a lane, then 1 and 3 */
     case KF_DECODE_BFLOAT6:
         if (j < 2) q.d = vi_shl16(q.d, decode == KF_DECODE_BFLOAT8 ? 8 : 6);
@@ -123,6 +123,11 @@ KF_HD vf weight(const int decode, const constants *k, raw q, int j)
         return vf_of_bits(j == 0 ? vi_shl(q.d, 16) : vi_and(q.d, vi_set1((int)0xffff0000)));
     default: return vf_of_bits(q.d);
     }
+}
+
+KF_HD int is_bfloat(const int decode)
+{
+    return kf_gemv_is_bfloat((kf_gemv_decode)decode);
 }
 
 /* Adds the j-th vector of codes of a row times that of C columns to dot. */
@@ -145,7 +150,7 @@ KF_HD void add_products(const int decode, const int scaling, const int C, const 
         vf v = vf_load(x + (size_t)c * x_stride + (size_t)j * V);
         if (j > 0)
             dot[c] = vf_fma(w, v, dot[c]);
-        else if (kf_gemv_is_bfloat(decode)) /* a Zen 3 waits where it only multiplies subnormals */
+        else if (is_bfloat(decode)) /* a Zen 3 waits where it only multiplies subnormals */
             dot[c] = vf_fma(w, v, vf_set1(0));
         else
             dot[c] = vf_mul(w, v);
@@ -314,7 +319,7 @@ KF_HD void add_steps(const int decode, const int scaling, const int R, const int
     vf sum[ROWS][WIDE]; /* of their own, so that they live in registers */
     vh worst[ROWS], odd = t->odd;
     step_row s[ROWS];
-#ifdef TWO_MINIS
+#ifdef TAKES_BFLOAT
     vi most[ROWS]; /* of BFLOAT8 */
     UNROLL for (int r = 0; r < R; r++) most[r] = vi_both(all_worst[r]);
 #endif
@@ -357,13 +362,13 @@ KF_HD void add_steps(const int decode, const int scaling, const int R, const int
         if (decode == KF_DECODE_MINI8)
             UNROLL for (int r = 0; r < R; r++) worst[r] =
                 vh_max8(worst[r], vh_and(s[r].q.h, k->low7));
-#ifdef TWO_MINIS
+#ifdef TAKES_BFLOAT
         if (decode == KF_DECODE_BFLOAT8)
             UNROLL for (int r = 0; r < R; r++) most[r] =
                 vi_max8(most[r], vi_and(s[r].q.d, vi_both(k->low7)));
 #endif
         const float *xs = x + step * n * V / (PAIRED + 1);
-        if (kf_gemv_is_bfloat(decode) && C > 1) { /* no registers for rows side by side */
+        if (is_bfloat(decode) && C > 1) { /* no registers for rows side by side */
             UNROLL for (int r = 0; r < R; r++)
                 add_row(decode, scaling, late, C, k, &s[r], n, xs, x_stride, sum[r]);
             continue;
@@ -378,7 +383,7 @@ KF_HD void add_steps(const int decode, const int scaling, const int R, const int
     UNROLL for (int r = 0; r < R; r++)
     {
         all_worst[r] = worst[r];
-#ifdef TWO_MINIS
+#ifdef TAKES_BFLOAT
         if (decode == KF_DECODE_BFLOAT8)
             all_worst[r] = vh_max8(vi_part(most[r], 0), vi_part(most[r], 1));
 #endif

@@ -129,7 +129,7 @@ KF_HD int do_tile(const int decode, const int scaling, const int R, const int C,
         const int minis = decode == KF_DECODE_MINI8 || decode == KF_DECODE_BFLOAT8;
         const int nan = minis && l->nan_code && vh_has8(worst[r], l->nan_code);
         for (int c = 0; c < C; c++) {
-            if (kf_gemv_is_bfloat(decode)) y[r][c] *= kf_gemv_backs(l, call)[column + (size_t)c];
+            if (is_bfloat(decode)) y[r][c] *= kf_gemv_backs(l, call)[column + (size_t)c];
             kf_gemv_finish(call, r0 + (size_t)r, column + (size_t)c,
                            nan ? kf_float(0x7fc00000) : y[r][c] * factor[0]);
         }
@@ -255,7 +255,7 @@ KF_HD void do_rows(const int decode, const int scaling, columns_function *wide,
 #else
 #undef KERNELS_SINGLE
 #define KERNELS_SINGLE KERNELS
-#ifdef TWO_MINIS
+#ifdef TAKES_BFLOAT
 #undef KERNELS_BFLOAT
 #define KERNELS_BFLOAT KERNELS
 #endif
