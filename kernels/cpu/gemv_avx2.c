@@ -11,7 +11,10 @@ const kf_gemv_ops kf_gemv_avx2 = {"avx2", isa_plan, isa_start, isa_rows};
 /* Codes of 6 and 8 bits by fewer instructions, where subnormal numbers take no longer. */
 static kerf_status plan_bfloat(kerf_gemv *plan)
 {
-    return plan_of_kind(plan, KF_KIND_BFLOAT);
+    const unsigned mode = keep_subnormals(); /* the layout is tried with such numbers */
+    const kerf_status status = plan_of_kind(plan, KF_KIND_BFLOAT);
+    _mm_setcsr(mode);
+    return status;
 }
 const kf_gemv_ops kf_gemv_avx2bf16 = {"avx2bf16", plan_bfloat, isa_start, isa_rows};
 #endif
