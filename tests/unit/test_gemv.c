@@ -6,9 +6,6 @@
 #include "rounds.h"
 
 #include <string.h>
-#ifdef __x86_64__
-#include <xmmintrin.h>
-#endif
 
 #define FOR_FORMATS(f)                                  \
     for (size_t fi = 0; fi < kerf_format_count(); fi++) \
@@ -401,35 +398,6 @@ static void test_special_x(void **state)
     }
 }
 
-/* A thread that takes subnormal numbers for zero, as libraries built with -ffast-math make it: the
- * same bits, and the thread goes on so. */
-static void test_flushed(void **state)
-{
-    (void)state;
-#ifdef __x86_64__
-    FOR_FORMATS(f)
-    {
-        gemv_case c = case_new(f, 9, 256, 3, KERF_F32);
-        case_encode(&c, 0.5f, 5);
-        case_random_x(&c, 2, 6);
-        FOR_BACKENDS(b)
-        {
-            const unsigned mode = _mm_getcsr(), flushed = mode | 0x8040u;
-            float *want = case_product(&c, b, 1);
-            _mm_setcsr(flushed);
-            float *y = case_product(&c, b, 1);
-            const unsigned after = _mm_getcsr();
-            _mm_setcsr(mode);
-            assert_int_equal(after & 0x8040u, 0x8040u);
-            assert_memory_equal(y, want, c.rows * c.columns * sizeof *y);
-            free(y);
-            free(want);
-        }
-        case_free(&c);
-    }
-#endif
-}
-
 static void test_sizes_of_w(void **state)
 {
     (void)state;
@@ -456,7 +424,6 @@ int main(void)
         cmocka_unit_test(test_types),      cmocka_unit_test(test_random_bytes),
         cmocka_unit_test(test_special_x),  cmocka_unit_test(test_infinite_minima),
         cmocka_unit_test(test_sizes_of_w), cmocka_unit_test(test_wide),
-        cmocka_unit_test(test_flushed),
     };
     return cmocka_run_group_tests_name("gemv", tests, NULL, NULL);
 }

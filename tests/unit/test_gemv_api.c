@@ -1,11 +1,14 @@
 /* test_gemv_api.c - the interface of the matrix-vector product: what it refuses, strides, alpha,
- * bias, residual, empty shapes, and which bytes it touches (planes and vectors that end or begin
- * at a page without access). */
+ * bias, residual, empty shapes, which bytes it touches (planes and vectors that end or begin at a
+ * page without access), and threads without subnormal numbers. */
 #include "gemv_case.h"
 
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#ifdef __x86_64__
+#include <xmmintrin.h>
+#endif
 
 static const kerf_format *format(const char *name)
 {
@@ -231,12 +234,52 @@ static void test_fences(void **state)
     }
 }
 
+/* --- the mode of a thread -----------------------------------------------------------------------
+ */
+
+#ifdef __x86_64__
+#define FLUSHED 0x8040u /* subnormal numbers are zero, read or written */
+
+static void check_flushed(const gemv_case *c, const char *backend)
+{
+    const unsigned mode = _mm_getcsr();
+    float *want = case_product(c, backend, 1);
+    _mm_setcsr(mode | FLUSHED);
+    float *y = case_product(c, backend, 1);
+    const unsigned after = _mm_getcsr();
+    _mm_setcsr(mode);
+    assert_int_equal(after & FLUSHED, FLUSHED);
+    assert_memory_equal(y, want, c->rows * c->columns * sizeof *y);
+    free(y);
+    free(want);
+}
+#endif
+
+/* A thread that takes subnormal numbers for zero, as libraries built with -ffast-math make it: the
+ * same bits, and the thread goes on so. */
+static void test_flushed(void **state)
+{
+    (void)state;
+#ifdef __x86_64__
+    for (size_t fi = 0; fi < kerf_format_count(); fi++) {
+        gemv_case c = case_new(kerf_format_at(fi), 9, 256, 3, KERF_F32);
+        case_encode(&c, 0.5f, 5);
+        case_random_x(&c, 2, 6);
+        for (size_t bi = 0; bi < kerf_gemv_backend_count(); bi++)
+            check_flushed(&c, kerf_gemv_backend_at(bi));
+        case_free(&c);
+    }
+#else
+    skip();
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused_plans), cmocka_unit_test(test_refused_runs),
         cmocka_unit_test(test_epilogue),      cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_fences),
+        cmocka_unit_test(test_fences),        cmocka_unit_test(test_flushed),
     };
     return cmocka_run_group_tests_name("gemv_api", tests, NULL, NULL);
 }
