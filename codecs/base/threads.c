@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/subnormals.h"
 #include "base/system.h"
 
 #ifdef _OPENMP
@@ -22,10 +23,19 @@ int kf_thread_count(int threads)
     return threads > MAX_THREADS ? MAX_THREADS : threads;
 }
 
+/* Item i: the program's threads have modes of their own. */
+static kerf_status run_task(kerf_status (*task)(void *ctx, uint64_t i), void *ctx, uint64_t i)
+{
+    const kf_subnormals mode = kf_subnormals_begin();
+    const kerf_status s = task(ctx, i);
+    kf_subnormals_end(mode);
+    return s;
+}
+
 static kerf_status run_alone(uint64_t n, kerf_status (*task)(void *ctx, uint64_t i), void *ctx)
 {
     kerf_status s = KERF_OK;
-    for (uint64_t i = 0; i < n && s == KERF_OK; i++) s = task(ctx, i);
+    for (uint64_t i = 0; i < n && s == KERF_OK; i++) s = run_task(task, ctx, i);
     return s;
 }
 
@@ -88,7 +98,7 @@ kerf_status kf_parallel(uint64_t n, int threads, kerf_status (*task)(void *ctx, 
 #pragma omp atomic capture
         i = next++;
         if (i >= n) break;
-        kerf_status s = task(ctx, i);
+        kerf_status s = run_task(task, ctx, i);
         if (s != KERF_OK) {
 #pragma omp critical(kf_parallel_failed)
             {
@@ -127,7 +137,7 @@ static void *run_share(void *arg)
     while (l->next < l->n) {
         const uint64_t i = l->next++;
         pthread_mutex_unlock(&l->lock);
-        const kerf_status s = l->task(l->ctx, i);
+        const kerf_status s = run_task(l->task, l->ctx, i);
         pthread_mutex_lock(&l->lock);
         if (s == KERF_OK) continue;
         l->next = l->n;

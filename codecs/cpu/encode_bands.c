@@ -3,6 +3,7 @@
 #include <kerf/encode_matrix.h>
 
 #include "base/base.h"
+#include "base/subnormals.h"
 #include "block/all.h"
 #include "block/stats.h"
 #include "cpu/call.h"
@@ -135,8 +136,10 @@ static kf_tensor tensor_of(const kerf_geometry *g, const kerf_encoder *e, const 
 {
     kerf_stats none = {0};
     if (!stats) stats = &none;
+    const kf_subnormals mode = kf_subnormals_begin();
     kf_tensor t = kf_tensor_init(kf_spec_of(g->format), (int)e->id, stats, (int)source);
     if (g->format->second == KERF_SECOND_NESTED) t.offset = kf_stats_mean_block(stats);
+    kf_subnormals_end(mode);
     return t;
 }
 

@@ -188,14 +188,6 @@ KF_HD vi vi_load6(const uint8_t *p)
 /* Two vh in a vi. */
 #define TWO_MINIS
 #define TAKES_BFLOAT
-/* Lets this thread have subnormal numbers, where a program takes them for zero (DAZ, FTZ: libraries
- * built with -ffast-math set that when they are loaded). Returns what it did, for _mm_setcsr. */
-KF_HD unsigned keep_subnormals(void)
-{
-    const unsigned mode = _mm_getcsr();
-    _mm_setcsr(mode & ~0x8040u);
-    return mode;
-}
 KF_HD vi vi_both(vh a)
 {
     return _mm256_broadcastsi128_si256(a);

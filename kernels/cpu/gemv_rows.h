@@ -22,8 +22,7 @@
  *                          says; 0 where that is 128 or more; vh_place: V words
  *   vi_max, vi_shr_each(v, counts), vh_half_down: words, signed; vh_max16, vh_any_above(v, word)
  *
- *   TAKES_BFLOAT           it has kernels of KF_KIND_BFLOAT, which needs TWO_MINIS and
- *                          keep_subnormals()
+ *   TAKES_BFLOAT           it has kernels of KF_KIND_BFLOAT, which needs TWO_MINIS
  *   TWO_MINIS              a vi is two vh: MINI8 and MINI6 go two steps at a time; then also
  *                          vi_both(vh), vi_part(vi, i), vi_shl16, vi_sra16, vi_max8, and
  *                          vi_load6(p): words of two codes, from their bits 4 and 10 on

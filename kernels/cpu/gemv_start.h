@@ -164,16 +164,7 @@ static int isa_start(const kf_gemv_call *c)
 
 static void isa_rows(const kf_gemv_call *c, size_t r0, size_t r1)
 {
-    const kf_gemv_layout *l = c->plan->state;
-#ifdef TAKES_BFLOAT
-    if (kf_gemv_is_bfloat(l->decode)) {
-        const unsigned mode = keep_subnormals();
-        rows_of(l)(c, r0, r1);
-        _mm_setcsr(mode);
-        return;
-    }
-#endif
-    rows_of(l)(c, r0, r1);
+    rows_of(c->plan->state)(c, r0, r1);
 }
 
 #endif

@@ -14,6 +14,8 @@
 
 #include <cmocka.h>
 
+#include "flushed.h"
+
 static double now_s(void)
 {
     struct timespec t;
@@ -75,6 +77,28 @@ static void every_encoder_has_a_row(void **state)
     assert_true(l.total > 0 && l.done == l.total);
     kerf_selftest_free(r);
     kerf_selftest_free(NULL);
+}
+
+/* All bytes, with the numbers of the vectors that are subnormal, in a thread that takes those for
+ * zero; the thread goes on so. */
+static void a_program_may_flush_subnormals(void **state)
+{
+    (void)state;
+    const kerf_format *f[] = {kerf_format_find("nvfp4"), kerf_format_find("fp8-e4m3"),
+                              kerf_format_find("nf4-dq"), kerf_format_find("mxfp6-e2m3")};
+    const kerf_selftest_options o = {.format = f, .formats = 4};
+    kerf_selftest_result *r = NULL;
+    kerf_error err = {0};
+    const uint64_t mode = thread_mode();
+    set_thread_mode(mode | FLUSH_BITS);
+    const kerf_status s = kerf_selftest(&o, NULL, &r, &err);
+    const uint64_t after = thread_mode();
+    set_thread_mode(mode);
+    if (s != KERF_OK) fail_msg("%s", err.text);
+    assert_true((after & FLUSH_BITS) == FLUSH_BITS);
+    assert_true(r->rows > 0);
+    assert_int_equal(r->passed, r->rows);
+    kerf_selftest_free(r);
 }
 
 static void it_can_be_canceled(void **state)
@@ -160,6 +184,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_encoder_has_a_row),
+        cmocka_unit_test(a_program_may_flush_subnormals),
         cmocka_unit_test(it_can_be_canceled),
         cmocka_unit_test(a_wrong_digit_is_noticed),
         cmocka_unit_test(files_that_are_none_are_refused),
