@@ -1,7 +1,7 @@
 /* subnormals.h - arithmetic with subnormal numbers, in a thread of a program that takes them for
  * zero. Libraries built with -ffast-math make a whole process do so when they are loaded, programs
- * may ask for it (torch.set_flush_denormal), and new threads inherit it: kerf's bytes are then
- * those of any other program all the same. */
+ * may ask for it (torch.set_flush_denormal), and new threads inherit it. kerf's bytes shall be the
+ * same there. */
 #ifndef KERF_SUBNORMALS_H
 #define KERF_SUBNORMALS_H
 

@@ -2,6 +2,7 @@
  * backend, hands panels of rows to threads. A row is always done whole by one thread in an order
  * that the plan fixes, so results do not depend on their number. */
 #include "base/base.h"
+#include "base/subnormals.h"
 #include "plan/gemv_device.h"
 
 #include <stdlib.h>
@@ -75,6 +76,15 @@ static size_t panel_rows(uint64_t rows, int threads)
     return share < 4 ? 4 : share > 256 ? 256 : (size_t)share / 4 * 4;
 }
 
+/* A layout is fitted by trying codes and scales, and the least of them are subnormal. */
+static kerf_status try_backend(kerf_gemv *plan)
+{
+    const kf_subnormals mode = kf_subnormals_begin();
+    const kerf_status s = plan->ops->plan ? plan->ops->plan(plan) : KERF_OK;
+    kf_subnormals_end(mode);
+    return s;
+}
+
 /* The fastest backend, or the named one, or the next slower one that does not decline. */
 static kerf_status choose_backend(kerf_gemv *plan, const char *name, kerf_error *err)
 {
@@ -88,7 +98,7 @@ static kerf_status choose_backend(kerf_gemv *plan, const char *name, kerf_error 
         plan->x_bound = 0;
         plan->bound = 0x1p-24; /* the reference: one rounding to fp32 of a sum in double */
         plan->bound += (double)plan->geometry.cols * 0x1p-52;
-        kerf_status s = plan->ops->plan ? plan->ops->plan(plan) : KERF_OK;
+        kerf_status s = try_backend(plan);
         if (s == KERF_OK) return KERF_OK;
         if (s != KERF_E_NOSUP) return kf_fail(err, s, KF_NOWHERE, "out of memory");
     }
@@ -271,6 +281,9 @@ kerf_status kerf_gemv_run(const kerf_gemv *plan, const kerf_gemv_args *args, voi
     kf_gemv_call c = call_of(plan, args);
     if (c.w.rows == 0) return KERF_OK;
     run r = {&c, plan->ops};
-    if (!r.ops->start(&c)) r.ops = &kf_gemv_ref;
+    const kf_subnormals mode = kf_subnormals_begin(); /* of x */
+    const int is_ours = r.ops->start(&c);
+    kf_subnormals_end(mode);
+    if (!is_ours) r.ops = &kf_gemv_ref;
     return kf_parallel(kf_div_up(c.w.rows, plan->panel), plan->threads, run_panel, &r);
 }

@@ -253,10 +253,10 @@ static void check_flushed(const gemv_case *c, const char *backend)
 static void test_flushed(void **state)
 {
     (void)state;
-    for (size_t fi = 0; fi < kerf_format_count(); fi++) {
-        gemv_case c = case_new(kerf_format_at(fi), 9, 256, 3, KERF_F32);
+    for (size_t i = 0; i < 2 * kerf_format_count(); i++) {
+        gemv_case c = case_new(kerf_format_at(i / 2), 9, 256, 3, KERF_F32);
         case_encode(&c, 0.5f, 5);
-        case_random_x(&c, 2, 6);
+        case_random_x(&c, i % 2 ? 0x1p-128f : 2, 6); /* subnormal x, too */
         for (size_t bi = 0; bi < kerf_gemv_backend_count(); bi++)
             check_flushed(&c, kerf_gemv_backend_at(bi));
         case_free(&c);
