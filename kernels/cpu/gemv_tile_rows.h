@@ -164,7 +164,10 @@ SHARED void end_rows(const kf_gemv_call *call, size_t r0, size_t rows, tile_room
     float late = 1;
     if (s.geometry != KERF_GROUP_SUPER && l->entry && l->l.halves == KF_HALVES_BYTES) {
         late = kf_gemv_late_factor(&l->l, s, &call->w);
-        if (late == 0 && l->kind != KF_TILE_FOLDED) late = 1; /* scales have it */
+        if (l->kind == KF_TILE_FOLDED)
+            late /= KF_TILE_FOLDS;
+        else if (late == 0)
+            late = 1; /* scales have it */
     }
     const int plainly =
         call->y_type == KERF_F32 && call->alpha == 1 && !call->bias && !call->residual;

@@ -210,7 +210,9 @@ KF_HD void do_chunk(const int kind, kf_spec s, const kf_gemv_call *call, size_t 
     UNROLL for (unsigned t = 0; t < LAG; t++)
         decode_strip(kind, s, l, t, now, stored, rows, m->a.words);
     for (size_t stage = first; stage < end; stage++) {
-        const tile_place next = stage + 1 < end ? stage_place(l, m, stage + 1) : now;
+        const int goes_on = stage + 1 < end; /* else the same once more, which nobody reads */
+        const tile_place next = goes_on ? stage_place(l, m, stage + 1) : now;
+        const uint8_t *later = stored + (goes_on ? STAGE / 16 : 0);
         float *c = m->c.words[0];
         size_t group = (stage - first) * n;
         UNROLL for (unsigned t = 0; t < STRIPS; t++)
@@ -218,7 +220,7 @@ KF_HD void do_chunk(const int kind, kf_spec s, const kf_gemv_call *call, size_t 
             const int turns = t + LAG >= STRIPS;
             fetch_part(l, m, stage, t, STRIPS);
             decode_strip(kind, s, l, (t + LAG) % STRIPS, turns ? next : now,
-                         stored + (turns ? STAGE / 16 : 0), rows, m->a.words);
+                         turns ? later : stored, rows, m->a.words);
             multiply_strip(kind, l, t, x, rows > TILE_ROWS / 2, m, &c);
             if ((t + 1) % (STRIPS / l->parts)) continue;
             add_groups(l, k, group, rows, x_sums, m);
@@ -227,7 +229,7 @@ KF_HD void do_chunk(const int kind, kf_spec s, const kf_gemv_call *call, size_t 
             x_sums += k * V;
         }
         x += x_stage;
-        stored += STAGE / 16;
+        stored = later;
         now = next;
     }
 }

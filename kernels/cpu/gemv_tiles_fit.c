@@ -92,17 +92,19 @@ static int fit_split(kf_tile_layout *t, kf_spec s)
 }
 
 /* Codes times scales of one byte, without what enters at a row's end: whether all that are numbers
- * are exact in bfloat16. Rows with one that is not a number are done again. */
+ * are exact in bfloat16. Rows with one that is not a number are done again. Products of tiles below
+ * 2^-126 count as zero, so the least number is not far below 1. */
 static int fit_folded(kf_tile_layout *t)
 {
     t->kind = KF_TILE_FOLDED;
     if (!t->l.quick || t->l.halves != KF_HALVES_BYTES) return 0;
     for (uint32_t b = 0; b < 256; b++) {
         const uint16_t half = kf_gemv_spread(8, 1, t->l.half_mask, b);
-        const float scale = (b & 0x7f) == 0x7f ? t->l.half_last[b >> 7] : kf_f16_decode(half);
+        const float stored = (b & 0x7f) == 0x7f ? t->l.half_last[b >> 7] : kf_f16_decode(half);
+        const float scale = stored * KF_TILE_FOLDS;
         for (uint32_t i = 0; i < 16; i++) {
             const float number = scale * t->l.table[i], size = kf_abs(number);
-            const int normal = size == 0 || (size >= 0x1p-60f && size <= 0x1p60f);
+            const int normal = size == 0 || (size >= 0x1p-16f && size <= 0x1p60f);
             if (kf_is_finite(scale) && (!normal || kf_bits(number) & 0xffff)) return 0;
             t->folded[b][i] = top_of(number);
         }

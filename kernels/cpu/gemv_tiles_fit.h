@@ -63,6 +63,9 @@ typedef struct kf_tile_layout {
     uint8_t bytes[256];         /* low bytes of up to 128, then high bytes; or a table of bytes */
 } kf_tile_layout;
 
+/* FOLDED: what stored scales are multiplied by, and sums divided. */
+#define KF_TILE_FOLDS 0x1p8f
+
 /* Whether codes become bytes and x integers (gemv_tiles_bytes.h). */
 static inline int kf_tile_is_whole(const kf_tile_layout *l)
 {

@@ -141,6 +141,7 @@ KF_HD void do_level_rows(kf_spec s, const int wide, const kf_gemv_call *call, si
     const unsigned groups = 256 / s.group, planes = (unsigned)planes_of(k);
     const size_t x_stage = kf_tile_x_stage(l), x_strip = x_stage / LEVEL_STRIPS;
     level_half now = half_of(0, 0, rows, 0), before = now;
+    if (l->stages == 0) return;
     decode_level_rows(k, l, now, 0, HALF, m);
     while (now.stage < l->stages) {
         const uint8_t *x = (const uint8_t *)call->workspace + now.stage * x_stage;

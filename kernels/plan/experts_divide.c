@@ -37,9 +37,8 @@ static int try_way(kf_experts_room *out, const kf_experts_need *need, unsigned s
 
 int kf_experts_divide(kf_experts_room *out, const kf_experts_need *need, unsigned share)
 {
-    static const way ways[] = {{2, 8, 4}, {2, 8, 3},  {2, 8, 2},  {2, 7, 2},  {2, 6, 2},
-                               {2, 5, 2}, {1, 10, 4}, {1, 10, 3}, {1, 10, 2}, {1, 8, 4},
-                               {1, 8, 3}, {1, 8, 2},  {1, 4, 2}};
+    static const way ways[] = {{2, 8, 4}, {2, 8, 3}, {2, 8, 2}, {2, 7, 2}, {2, 6, 2},
+                               {2, 5, 2}, {1, 8, 4}, {1, 8, 3}, {1, 8, 2}, {1, 4, 2}};
     for (unsigned i = 0; i < sizeof ways / sizeof *ways; i++)
         if (try_way(out, need, share, ways[i])) return 1;
     return 0;

@@ -41,8 +41,8 @@ typedef enum kf_experts_kind {
 /* --- how the shared memory of a block is divided -----------------------------------------------
  */
 
-/* Items whose sums are there at once: cuda/experts/experts_y.cuh. */
-enum { KF_EXPERTS_TURNS = 3 };
+/* Items whose sums are there at once, and warps of a block, at most: cuda/experts/experts_y.cuh. */
+enum { KF_EXPERTS_TURNS = 3, KF_EXPERTS_WARPS = 8 };
 
 /* Tokens of a group in the kernel for few: columns of one product; FOURS: where more pay. */
 enum { KF_EXPERTS_FEW = 2, KF_EXPERTS_FOURS = 4 };

@@ -37,7 +37,8 @@ static int fits_slices(const kerf_format *f, const kf_gemv_strides *s, const kf_
 }
 
 /* FLAT formats are one row to their geometry; with whole groups in a row they are like others. The
- * rest have rows of their own, without padding. Rows of GGUF's blocks may begin anywhere. */
+ * rest have rows of their own, without padding. Rows of GGUF's blocks may begin anywhere. Sixteen
+ * rows lie within the 32 bits in which a lane counts its bytes. */
 kf_gemv_strides kf_gemv_strides_of(const kerf_format *f, const kerf_geometry *g, uint64_t cols,
                                    const kf_gemv_tiling *t, int *is_tiled)
 {
@@ -50,7 +51,8 @@ kf_gemv_strides kf_gemv_strides_of(const kerf_format *f, const kerf_geometry *g,
         flat.row_groups = cols / f->group;
     }
     *is_tiled = t->is_tiled && cols != 0 && !(is_flat && cols % f->group) &&
-                (flat.row_bytes % 16 == 0 || t->way == KF_WAY_BLOCKS);
+                (flat.row_bytes % 16 == 0 || t->way == KF_WAY_BLOCKS) &&
+                flat.row_bytes <= UINT32_MAX / KF_GEMV_TILE;
     if (t->has_many && !fits_slices(f, &flat, t)) *is_tiled = 0;
     return *is_tiled ? flat : s;
 }

@@ -73,6 +73,7 @@ static void check_format(const kerf_format *f)
     if (mode != BRIEF) {
         check_exact(f);
         check_bytes(f);
+        check_far_scales(f);
         check_odd_x(f);
         check_repeats(f);
         check_many_plans(f);

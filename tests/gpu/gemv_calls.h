@@ -158,6 +158,8 @@ static void check_refusals(const kerf_format *f)
     bad = good, bad.parts = 2, bad.more_rows[0] = 41, bad.flags = KERF_GEMV_SWIGLU;
     refuse_plan(bad, "SwiGLU of unequal parts");
     bad = good, bad.flags = KERF_GEMV_SWIGLU, refuse_plan(bad, "SwiGLU of one part");
+    bad = good, bad.parts = 2, bad.more_rows[0] = (UINT64_C(1) << 32) + 40;
+    refuse_plan(bad, "rows of a second part that 32 bits do not count");
     kerf_gemv *plan = plan_of(&good);
     if (plan) {
         loaded l = load(&p, &s);

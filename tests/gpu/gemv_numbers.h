@@ -146,6 +146,37 @@ static void check_bytes(const kerf_format *f)
     }
 }
 
+/* Scales of rows, multiplied by `scale`, times x of the size 1/scale and beyond: what a row's scale
+ * and the power of two of its x come to by themselves may be zero or infinite, and y a number. One
+ * row has codes of zero. */
+static void check_far(const kerf_format *f, float scale, float size)
+{
+    problem p = problem_new(f, 40, 4096, KERF_F32);
+    float *src = allocate(p.rows * p.cols * sizeof *src);
+    uint8_t *scales = p.plane[KERF_PLANE_SCALES];
+    for (size_t i = 0; i < p.rows * p.cols; i++) src[i] = 256 * fabsf(bell(i));
+    encode_planes(&p, src);
+    free(src);
+    for (size_t i = 0; i < p.g.plane[KERF_PLANE_SCALES].bytes / 4; i++)
+        kf_put_code(scales, 32, i, kf_bits(kf_float(kf_get_code(scales, 32, i)) * scale));
+    memset(p.plane[KERF_PLANE_CODES] + 7 * p.cols, 0, p.cols);
+    decode_planes(&p);
+    for (size_t c = 0; c < COLUMNS; c++)
+        for (size_t k = 0; k < p.cols; k++) set_x(&p, c, k, size * fabsf(bell(k + c)));
+    solve(&p);
+    check_problem(&p, columns_all, COUNT(columns_all), 0, "far scales", 0);
+    problem_free(&p);
+}
+
+static void check_far_scales(const kerf_format *f)
+{
+    const kf_spec s = kf_spec_of(f);
+    if (s.scale != KERF_SCALE_F32 || s.bits != 8 || s.zero == KERF_ZERO_CODE) return;
+    check_far(f, 0x1p-60f, 0x1p-86f);
+    check_far(f, 0x1p66f, 0x1p80f);
+    check_far(f, 0x1p-40f, 0x1p60f);
+}
+
 enum {
     OUTLIERS,
     SUBNORMAL,

@@ -225,33 +225,62 @@ static inline double case_parts(const gemv_case *c, size_t r, size_t i)
     return k.book ? w : fabs((double)q.scale * kf_super_get(k, block, in)) + fabs(off);
 }
 
-static inline gemv_exact case_exact(const gemv_case *c, size_t r, unsigned column)
+/* x near which a bound looks for the largest is in runs of 64 inputs, and in two and four of them.
+ */
+#define RUN ((size_t)64)
+
+/* What column i of a case has alone, whatever the row; near: its largest |x| of each run. */
+static inline gemv_exact case_column(const gemv_case *c, unsigned i, double *near)
 {
     gemv_exact e = {0};
-    double near[3] = {0}, low = 0; /* what the sum lost: Neumaier */
-    const float *w = c->w + r * c->cols, *x = c->x + column * c->cols;
     for (size_t k = 0; k < c->cols; k++) {
-        double p = (double)w[k] * (double)x[k], t = e.y + p;
-        low += fabs(e.y) >= fabs(p) ? e.y - t + p : p - t + e.y;
-        e.y = t;
-        e.sum_abs += fabs(p);
-        e.sum_parts += case_parts(c, r, k) * fabs((double)x[k]);
-        for (size_t i = 0, run = 64; i < 3; i++, run *= 2) {
-            if (k % run == 0) {
-                near[i] = 0;
-                for (size_t j = k; j < c->cols && j < k + run; j++)
-                    near[i] = fmax(near[i], fabs((double)x[j]));
-            }
-            e.sum_x_max[i] += fabs((double)w[k]) * near[i];
-        }
-        e.w_max = fmax(e.w_max, fabs((double)w[k]));
-        e.x_max = fmax(e.x_max, fabs((double)x[k]));
-        e.w_nan |= isnan(w[k]);
-        e.w_inf |= isinf(w[k]);
-        e.x_special |= !isfinite(x[k]);
+        const float x = c->x[i * c->cols + k];
+        near[k / RUN] = fmax(near[k / RUN], fabs((double)x));
+        e.x_max = fmax(e.x_max, fabs((double)x));
+        e.x_special |= !isfinite(x);
     }
-    if (isfinite(e.y)) e.y += low;
     return e;
+}
+
+/* Adds what row r has alone, whatever the column; run: the sum of |w| of each run; parts: of each
+ * weight case_parts(), for formats that have them. */
+static inline void case_row(const gemv_case *c, size_t r, gemv_exact *e, double *run, double *parts)
+{
+    const float *w = c->w + r * c->cols;
+    memset(run, 0, (c->cols + RUN - 1) / RUN * sizeof *run);
+    for (size_t k = 0; k < c->cols; k++) {
+        run[k / RUN] += fabs((double)w[k]);
+        e->w_max = fmax(e->w_max, fabs((double)w[k]));
+        e->w_nan |= isnan(w[k]);
+        e->w_inf |= isinf(w[k]);
+        if (parts) parts[k] = case_parts(c, r, k);
+    }
+}
+
+/* Adds the sums of row r times column i. */
+static inline void case_sums(const gemv_case *c, size_t r, unsigned i, gemv_exact *e,
+                             const double *run, const double *near, const double *parts)
+{
+    const size_t runs = (c->cols + RUN - 1) / RUN;
+    const float *w = c->w + r * c->cols, *x = c->x + i * c->cols;
+    double low = 0; /* what the sum lost: Neumaier */
+    for (size_t k = 0; k < c->cols; k++) {
+        double p = (double)w[k] * (double)x[k], t = e->y + p;
+        low += fabs(e->y) >= fabs(p) ? e->y - t + p : p - t + e->y;
+        e->y = t;
+        e->sum_abs += fabs(p);
+        if (parts) e->sum_parts += parts[k] * fabs((double)x[k]);
+    }
+    if (!parts) e->sum_parts = e->sum_abs;
+    if (isfinite(e->y)) e->y += low;
+    for (size_t n = 0; n < 3; n++) {
+        for (size_t j = 0; j < runs; j++) {
+            double largest = 0;
+            for (size_t at = j >> n << n, end = at + ((size_t)1 << n); at < end && at < runs; at++)
+                largest = fmax(largest, near[at]);
+            e->sum_x_max[n] += run[j] * largest;
+        }
+    }
 }
 
 /* Whether a result is what the interface promises. */
@@ -277,9 +306,28 @@ static inline int is_right(const gemv_case *c, gemv_exact e, const kerf_gemv *pl
 /* The exact products of a case, column by column; the caller frees them. */
 static inline gemv_exact *case_exacts(const gemv_case *c)
 {
+    const size_t runs = (c->cols + RUN - 1) / RUN;
+    const int has_parts = kf_spec_of(c->g.format).geometry == KERF_GROUP_SUPER;
     gemv_exact *e = must_alloc(c->columns * c->rows * sizeof *e);
-    for (unsigned i = 0; i < c->columns; i++)
-        for (size_t r = 0; r < c->rows; r++) e[i * c->rows + r] = case_exact(c, r, i);
+    gemv_exact column[KERF_GEMV_COLUMNS];
+    double *near = must_alloc(c->columns * runs * sizeof *near);
+    double *run = must_alloc(runs * sizeof *run);
+    double *parts = has_parts ? must_alloc(c->cols * sizeof *parts) : NULL;
+    for (unsigned i = 0; i < c->columns; i++) column[i] = case_column(c, i, near + i * runs);
+    for (size_t r = 0; r < c->rows; r++) {
+        gemv_exact row = {0};
+        case_row(c, r, &row, run, parts);
+        for (unsigned i = 0; i < c->columns; i++) {
+            gemv_exact *one = e + i * c->rows + r;
+            *one = row;
+            one->x_max = column[i].x_max;
+            one->x_special = column[i].x_special;
+            case_sums(c, r, i, one, run, near + i * runs, parts);
+        }
+    }
+    free(near);
+    free(run);
+    free(parts);
     return e;
 }
 

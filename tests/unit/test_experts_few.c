@@ -222,6 +222,29 @@ static unsigned quotient(unsigned n, unsigned d)
     return inverse ? (unsigned)((uint64_t)n * inverse >> 32) : n;
 }
 
+/* Of every need and size of shared memory: what fits, with no more warps than the kernel has. */
+static void divisions_by_slices_can_run(void **state)
+{
+    (void)state;
+    unsigned found = 0;
+    for (unsigned kib = 48; kib <= 227; kib++)
+        for (unsigned unit = 1024; unit <= 8192; unit += 512)
+            for (unsigned i = 0; i < 8; i++) {
+                const kf_experts_need need = {.mats = 1 + i % 2,
+                                              .unit = unit,
+                                              .x_bytes = 512u << i / 4,
+                                              .lists = 4096,
+                                              .scratch = 5120,
+                                              .most_shared = kib * 1024 - 1024};
+                kf_experts_room r;
+                if (!kf_experts_divide(&r, &need, 1 + i % 4)) continue;
+                assert_true(r.warps >= 1 && r.warps <= KF_EXPERTS_WARPS);
+                assert_true(r.bytes <= need.most_shared);
+                found++;
+            }
+    assert_true(found > 1000);
+}
+
 static void inverses_divide(void **state)
 {
     (void)state;
@@ -242,11 +265,9 @@ static void inverses_divide(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(figures_of_known_layers),
-        cmocka_unit_test(figures_of_fours),
-        cmocka_unit_test(fours_are_taken_where_they_pay),
-        cmocka_unit_test(places_do_not_meet),
-        cmocka_unit_test(inverses_divide),
+        cmocka_unit_test(figures_of_known_layers),        cmocka_unit_test(figures_of_fours),
+        cmocka_unit_test(fours_are_taken_where_they_pay), cmocka_unit_test(places_do_not_meet),
+        cmocka_unit_test(divisions_by_slices_can_run),    cmocka_unit_test(inverses_divide),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

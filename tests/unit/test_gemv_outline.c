@@ -396,6 +396,16 @@ static void slices_of_two_levels(void **state)
     assert_int_equal(outline("nf4-dq", 4096, 2912, 1).end, KF_GEMV_END_ANY); /* 45.5 groups */
 }
 
+/* Lanes count the bytes of sixteen rows in 32 bits: longer rows go an element at a time. */
+static void rows_of_any_length(void **state)
+{
+    (void)state;
+    assert_int_not_equal(outline("fp16", 16, (1u << 27) - 16, 1).end, KF_GEMV_END_ANY);
+    assert_int_equal(outline("fp16", 16, 1u << 27, 1).end, KF_GEMV_END_ANY);
+    assert_int_equal(outline("fp16", 16, 1u << 30, 1).end, KF_GEMV_END_ANY);
+    assert_int_equal(outline("nvfp4", 16, 1u << 30, 1).end, KF_GEMV_END_ANY);
+}
+
 static void what_there_is_not(void **state)
 {
     (void)state;
@@ -420,7 +430,7 @@ int main(void)
         cmocka_unit_test(room_for_the_next_launch), cmocka_unit_test(blocks_of_a_multiprocessor),
         cmocka_unit_test(pairs_of_blocks),          cmocka_unit_test(pairs_on_demand),
         cmocka_unit_test(wide_on_demand),           cmocka_unit_test(what_there_is_not),
-        cmocka_unit_test(slices_of_two_levels),
+        cmocka_unit_test(slices_of_two_levels),     cmocka_unit_test(rows_of_any_length),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

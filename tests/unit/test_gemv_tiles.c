@@ -139,6 +139,39 @@ static void test_special_x(void **state)
     }
 }
 
+/* Products below 2^-126 count as zero on tiles: that may cost what the bound allows and no more,
+ * with weights as small as a format has them. */
+static void test_least_weights(void **state)
+{
+    (void)state;
+    const float one = 1;
+    gemv_case c = case_new(kerf_format_find("nvfp4"), 1, 256, 3, KERF_BF16);
+    memset(c.plane[KERF_PLANE_CODES], 0x11, (size_t)c.g.plane[KERF_PLANE_CODES].bytes);
+    memset(c.plane[KERF_PLANE_SCALES], 0x01, (size_t)c.g.plane[KERF_PLANE_SCALES].bytes);
+    memcpy(c.plane[KERF_PLANE_SECOND], &one, sizeof one);
+    c.plane[KERF_PLANE_CODES][0] = 0x10; /* the weight of the largest x is zero */
+    case_decode(&c);
+    for (size_t k = 0; k < 3 * c.cols; k++) case_set_x(&c, k, k % c.cols ? 0x1.fap-109f : 0x1p-60f);
+    assert_true(check_tiles(&c));
+    case_free(&c);
+}
+
+/* A product without inputs is zero, whatever lies behind its workspace. */
+static void test_no_inputs(void **state)
+{
+    (void)state;
+    size_t formats = 0;
+    FOR_FORMATS(f)
+    {
+        for (unsigned columns = 4; columns <= 16; columns += 6) {
+            gemv_case c = case_new(f, 37, 0, columns, KERF_BF16);
+            formats += (size_t)check_tiles(&c);
+            case_free(&c);
+        }
+    }
+    assert_true(getenv("FORMATS") || formats >= 50);
+}
+
 static void test_infinite_minima(void **state)
 {
     (void)state;
@@ -267,6 +300,8 @@ int main(void)
                                        cmocka_unit_test(test_bound),
                                        cmocka_unit_test(test_random_bytes),
                                        cmocka_unit_test(test_special_x),
+                                       cmocka_unit_test(test_least_weights),
+                                       cmocka_unit_test(test_no_inputs),
                                        cmocka_unit_test(test_infinite_minima),
                                        cmocka_unit_test(test_rows_apart)};
     return cmocka_run_group_tests_name("gemv_tiles", tests, NULL, NULL);

@@ -7,6 +7,9 @@
  * The bytes are those of every other backend. A library that was built without CUDA has all these
  * functions too: they return KERF_E_NOSUP and say so.
  *
+ * A call makes the GPU of its device the current one of the calling thread (cudaSetDevice) and
+ * leaves it so: who works with several GPUs chooses again before calls of CUDA's own.
+ *
  * A kerf_device may be used by one thread at a time; several devices, also several handles of one
  * GPU, are independent. KERF_E_NOMEM: host or device memory is exhausted, and nothing is left
  * behind. KERF_E_CUDA: kerf_error.native is the cudaError_t. Some of those (an illegal address, a

@@ -54,9 +54,9 @@ __device__ __forceinline__ void any_sums(const kf_experts_job &j, const expert_g
 }
 
 __device__ __forceinline__ void any_gate_up(const kf_experts_job &j, const expert_groups &g,
-                                            uint32_t i)
+                                            uint64_t i)
 {
-    uint32_t group = i / j.out, k = i % j.out, lane = threadIdx.x % 32;
+    uint32_t group = (uint32_t)(i / j.out), k = (uint32_t)(i % j.out), lane = threadIdx.x % 32;
     uint32_t gate_row = j.alternating ? 2 * k : j.first[0] + k;
     uint32_t up_row = j.alternating ? 2 * k + 1 : j.first[1] + k;
     float gate[KF_EXPERTS_SHARE], up[KF_EXPERTS_SHARE];
@@ -99,12 +99,12 @@ __global__ void __launch_bounds__(THREADS) experts_any(const __grid_constant__ k
     wait_previous();
     begin_next();
     find_groups(j, g, slots);
-    uint32_t rows = MATS == 2 ? g.count * j.out : j.out;
-    for (uint32_t i = blockIdx.x * WARPS + threadIdx.x / 32; i < rows; i += gridDim.x * WARPS)
+    const uint64_t rows = (uint64_t)(MATS == 2 ? g.count : 1) * j.out; /* up to 2^32 */
+    for (uint64_t i = blockIdx.x * WARPS + threadIdx.x / 32; i < rows; i += gridDim.x * WARPS)
         if constexpr (MATS == 2)
             any_gate_up(j, g, i);
         else
-            any_down(j, g, i);
+            any_down(j, g, (uint32_t)i);
 }
 
 } // namespace

@@ -19,9 +19,6 @@ enum { KF_EXPERTS_SLOTS = KERF_EXPERTS_TOKENS * KERF_EXPERTS_TOP_K, KF_EXPERTS_S
  * of y that are added up. */
 enum { KF_EXPERTS_LEFT, KF_EXPERTS_ADDED, KF_EXPERTS_COUNTS };
 
-/* Warps of a block, at most. */
-enum { KF_EXPERTS_WARPS = 8 };
-
 /* Shared memory of a block: the bytes of kf_experts_groups, and of finding them. */
 enum { KF_EXPERTS_LISTS = 4 * 1024, KF_EXPERTS_SCRATCH = 5 * 1024 };
 

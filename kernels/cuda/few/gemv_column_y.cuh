@@ -294,8 +294,8 @@ __device__ __forceinline__ void write_rows(const kf_gemv_job &j, const column_bl
                 v = mail.add(v, i, 0);
                 if (b.unit > 1) up = mail.add(up, i, 1);
             }
-            v *= rest * e.factor;
-            if (b.unit > 1) up *= rest * e.up;
+            v = v * rest * e.factor; /* of both factors the product may be 0 or infinite */
+            if (b.unit > 1) up = up * rest * e.up;
             if (e.y) e.write(j, v, up);
         }
         if ((i += THREADS) >= b.items) return;

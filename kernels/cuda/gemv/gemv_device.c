@@ -126,12 +126,13 @@ kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device,
     kf_gemv_apply(&m.tuning, options->tuning);
 
     kf_gemv_job *j = &p->job;
-    if (s->cols > UINT32_MAX / 2 || s->rows > UINT32_MAX / 2)
-        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "%llu x %llu: a GPU takes up to 2^31 each",
-                       (unsigned long long)s->rows, (unsigned long long)s->cols);
     uint64_t rows = 0;
     j->parts = plan->parts;
     for (unsigned i = 0; i < j->parts; i++) {
+        if (s->cols > UINT32_MAX / 2 || plan->part_rows[i] > UINT32_MAX / 2)
+            return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                           "%llu x %llu: a GPU takes up to 2^31 each",
+                           (unsigned long long)plan->part_rows[i], (unsigned long long)s->cols);
         j->part[i].rows = (uint32_t)plan->part_rows[i];
         rows += plan->part_rows[i];
     }
