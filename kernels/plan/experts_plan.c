@@ -3,17 +3,11 @@
 
 #include "base/base.h"
 #include "format/format.h"
+#include "plan/spans.h"
 
 #include <stdlib.h>
 
 /* --- plan ------------------------------------------------------------------------------------- */
-
-static kerf_status check_dtype(kerf_dtype t, const char *what, kerf_error *err)
-{
-    if (t == KERF_F32 || t == KERF_F16 || t == KERF_BF16) return KERF_OK;
-    return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "%s of type %s; F32, F16 and BF16 work", what,
-                   kerf_dtype_name(t));
-}
 
 static kerf_status check_count(uint64_t n, uint64_t most, const char *what, kerf_error *err)
 {
@@ -41,11 +35,11 @@ static kerf_status check_shape(kerf_gemv_experts *plan, kerf_error *err)
     KF_TRY(check_count(s->experts, 65536, "experts", err));
     KF_TRY(check_count(s->hidden, 1u << 24, "numbers of a token", err));
     KF_TRY(check_count(s->inter, 1u << 24, "rows of gate", err));
-    KF_TRY(check_dtype(s->x, "x", err));
-    KF_TRY(check_dtype(s->y, "y", err));
+    KF_TRY(kf_check_float(s->x, "x", err));
+    KF_TRY(kf_check_float(s->y, "y", err));
     if (s->between == KERF_DTYPE_NONE) s->between = KERF_F32;
-    KF_TRY(check_dtype(s->between, "h", err));
-    if (s->bias != KERF_DTYPE_NONE) KF_TRY(check_dtype(s->bias, "biases", err));
+    KF_TRY(kf_check_float(s->between, "h", err));
+    if (s->bias != KERF_DTYPE_NONE) KF_TRY(kf_check_float(s->bias, "biases", err));
     if (s->rows > KERF_EXPERTS_APART || s->activation > KERF_EXPERTS_CLAMPED)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "no such order of rows, or activation");
     if (s->limit == 0) s->limit = 7;
@@ -106,35 +100,6 @@ const char *kerf_gemv_experts_backend(const kerf_gemv_experts *plan)
 
 /* --- run -------------------------------------------------------------------------------------- */
 
-static kerf_status check_span(const void *p, size_t have, uint64_t need, unsigned size,
-                              const char *what, kerf_error *err)
-{
-    if (have < need)
-        return kf_fail(err, KERF_E_BUFFER, KF_NOWHERE, "%s: %zu bytes, needs %llu", what, have,
-                       (unsigned long long)need);
-    if (!p && need) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%s: NULL", what);
-    if ((uintptr_t)p % size)
-        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%s: not at a multiple of %u bytes", what,
-                       size);
-    return KERF_OK;
-}
-
-static kerf_status check_vectors(const void *p, size_t have, uint64_t n, uint64_t *stride,
-                                 unsigned tokens, kerf_dtype t, const char *what, kerf_error *err)
-{
-    unsigned size = kerf_dtype_bits(t) / 8;
-    uint64_t need;
-    if (*stride == 0) *stride = n;
-    if (*stride < n)
-        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%s: a stride of %llu for vectors of %llu",
-                       what, (unsigned long long)*stride, (unsigned long long)n);
-    if (!kf_mul_ok(*stride, tokens - 1, &need) || !kf_add_ok(need, n, &need) ||
-        !kf_mul_ok(need, size, &need))
-        return kf_fail(err, KERF_E_RANGE, KF_NOWHERE, "%s: a stride of %llu overflows", what,
-                       (unsigned long long)*stride);
-    return check_span(p, have, need, size, what, err);
-}
-
 /* Puts in what strides stand for. */
 static kerf_status check_stack(const kerf_gemv_experts *plan, const kf_experts_matrix *m,
                                kerf_experts_stack *s, const char *what, kerf_error *err)
@@ -147,7 +112,7 @@ static kerf_status check_stack(const kerf_gemv_experts *plan, const kf_experts_m
             s->stride[i] = 0;
             continue;
         }
-        unsigned bits = kerf_dtype_bits(p->dtype), size = bits < 8 ? 1 : bits / 8;
+        const unsigned size = kf_element_bytes(p->dtype);
         uint64_t need;
         if (s->stride[i] == 0)
             s->stride[i] = p->bytes;
@@ -158,13 +123,22 @@ static kerf_status check_stack(const kerf_gemv_experts *plan, const kf_experts_m
                            what, (unsigned long long)s->stride[i], size);
         if (!kf_mul_ok(s->stride[i], experts - 1, &need) || !kf_add_ok(need, p->bytes, &need))
             return kf_fail(err, KERF_E_RANGE, KF_NOWHERE, "%s: strides overflow", what);
-        KF_TRY(check_span(s->weights[i].p, s->weights[i].n, need, size, what, err));
+        KF_TRY(kf_check_span(s->weights[i], need, size, what, err));
     }
     if (!s->bias.p) return KERF_OK;
     unsigned size = kerf_dtype_bits(plan->shape.bias) / 8;
     if (!size)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%s: a bias, and none in the plan", what);
-    return check_span(s->bias.p, s->bias.n, experts * m->rows * size, size, what, err);
+    return kf_check_span(s->bias, experts * m->rows * size, size, what, err);
+}
+
+/* x or y; puts in what its stride stands for. */
+static kerf_status check_tokens(const kerf_gemv_experts_shape *s, kerf_cspan have, uint64_t *stride,
+                                kerf_dtype t, const char *what, kerf_error *err)
+{
+    if (*stride == 0) *stride = s->hidden;
+    const kf_vectors v = {s->tokens, s->hidden, *stride, t};
+    return kf_check_vectors(have, &v, kf_element_bytes(t), what, err);
 }
 
 static kerf_status check_args(const kerf_gemv_experts *plan, kerf_gemv_experts_args *a,
@@ -179,11 +153,11 @@ static kerf_status check_args(const kerf_gemv_experts *plan, kerf_gemv_experts_a
             return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "a bias for one of gate and up alone");
     }
     KF_TRY(check_stack(plan, &plan->down, &a->down, "down", err));
-    KF_TRY(check_vectors(a->x.p, a->x.n, s->hidden, &a->x_stride, s->tokens, s->x, "x", err));
-    KF_TRY(check_vectors(a->y.p, a->y.n, s->hidden, &a->y_stride, s->tokens, s->y, "y", err));
-    KF_TRY(check_span(a->ids.p, a->ids.n, slots * 4, 4, "ids", err));
-    KF_TRY(check_span(a->weights.p, a->weights.n, slots * 4, 4, "weights of slots", err));
-    return check_span(a->workspace.p, a->workspace.n, plan->workspace, 16, "workspace", err);
+    KF_TRY(check_tokens(s, a->x, &a->x_stride, s->x, "x", err));
+    KF_TRY(check_tokens(s, kf_read_only(a->y), &a->y_stride, s->y, "y", err));
+    KF_TRY(kf_check_span(a->ids, slots * 4, 4, "ids", err));
+    KF_TRY(kf_check_span(a->weights, slots * 4, 4, "weights of slots", err));
+    return kf_check_span(kf_read_only(a->workspace), plan->workspace, 16, "workspace", err);
 }
 
 kerf_status kerf_gemv_experts_run(const kerf_gemv_experts *plan, const kerf_gemv_experts_args *args,

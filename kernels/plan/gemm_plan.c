@@ -1,16 +1,12 @@
 /* gemm_plan.c - plans of products with many columns: what can be multiplied as what, how much of
  * everything that takes, and the checks of a run. The multiplying is cuda/cublaslt.c's. */
 #include "plan/gemm_plan.h"
+#include "plan/spans.h"
 
 #include <stdlib.h>
 
 /* --- ways -------------------------------------------------------------------------------------
  * The first row that fits a format and a type of x. */
-
-static int is_float(kerf_dtype t)
-{
-    return t == KERF_F16 || t == KERF_BF16 || t == KERF_F32;
-}
 
 static int is_fp8(kerf_dtype t)
 {
@@ -51,7 +47,7 @@ static int multiplies_blocks(const kerf_format *f, kerf_dtype x)
 static int is_decoded(const kerf_format *f, kerf_dtype x)
 {
     (void)f;
-    return is_float(x);
+    return kf_is_float(x);
 }
 
 static const struct way {
@@ -103,9 +99,7 @@ static kerf_status check_shape(kerf_gemm *p, kerf_error *err)
     kerf_shape shape = {2, {s->rows, s->cols}};
     uint64_t n;
     if (!s->format) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "no format");
-    if (!is_float(s->y))
-        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "y of type %s; F16, BF16 and F32 work",
-                       kerf_dtype_name(s->y));
+    KF_TRY(kf_check_float(s->y, "y", err));
     if (s->flags & ~(unsigned)KERF_GEMM_BIAS)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "flags 0x%x", s->flags);
     if (s->rows == 0 || s->cols == 0 || s->columns == 0)
@@ -192,32 +186,15 @@ const char *kerf_gemm_way(const kerf_gemm *plan)
 
 /* --- run -------------------------------------------------------------------------------------- */
 
-static kerf_status check_span(kerf_cspan have, uint64_t need, unsigned align, const char *what,
-                              kerf_error *err)
-{
-    if (have.n < need)
-        return kf_fail(err, KERF_E_BUFFER, KF_NOWHERE, "%s: %zu bytes, needs %llu", what, have.n,
-                       (unsigned long long)need);
-    if (!have.p && need) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%s: NULL", what);
-    if ((uintptr_t)have.p % align != 0)
-        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%s is not aligned to %u bytes", what, align);
-    return KERF_OK;
-}
-
 static kerf_status check_weights(const kerf_gemm *p, const kerf_gemm_args *a, kerf_error *err)
 {
-    static const char *const names[KERF_PLANES] = {"plane of codes", "plane of scales",
-                                                   "plane of second-level scales",
-                                                   "plane of zero points"};
     for (int i = 0; i < KERF_PLANES; i++) {
         const kerf_plane *plane = &p->geometry.plane[i];
-        unsigned size = kerf_dtype_bits(plane->dtype) / 8;
-        if (plane->dtype == KERF_DTYPE_NONE) continue;
-        KF_TRY(check_span(a->weights[i], i == KERF_PLANE_SCALES ? p->scale_bytes : plane->bytes,
-                          i == KERF_PLANE_CODES || p->way == KF_GEMM_BLOCKS ? 16
-                          : size                                            ? size
-                                                                            : 1,
-                          names[i], err));
+        const int is_wide = i == KERF_PLANE_CODES || p->way == KF_GEMM_BLOCKS;
+        const uint64_t need = i == KERF_PLANE_SCALES ? p->scale_bytes : plane->bytes;
+        if (plane->dtype != KERF_DTYPE_NONE)
+            KF_TRY(kf_check_span(a->weights[i], need, is_wide ? 16 : kf_element_bytes(plane->dtype),
+                                 kf_plane_names[i], err));
     }
     return KERF_OK;
 }
@@ -230,22 +207,22 @@ static int is_absent(kerf_cspan s)
 static kerf_status check_args(const kerf_gemm *p, const kerf_gemm_args *a, kerf_error *err)
 {
     const kerf_gemm_shape *s = &p->shape;
-    uint64_t x = (s->columns - 1) * s->x_stride + s->cols, size = kerf_dtype_bits(s->y) / 8;
-    uint64_t y = ((s->columns - 1) * s->y_stride + s->rows) * size;
-    kerf_cspan out = {a->y.p, a->y.n}, work = {a->workspace.p, a->workspace.n};
-    unsigned scale_align = p->way == KF_GEMM_BLOCKS ? 16 : 4;
+    const kf_vectors x = {s->columns, s->cols, s->x_stride, s->x};
+    const kf_vectors y = {s->columns, s->rows, s->y_stride, s->y};
+    const kerf_cspan work = kf_read_only(a->workspace);
+    const unsigned scale_align = p->way == KF_GEMM_BLOCKS ? 16 : 4;
     KF_TRY(check_weights(p, a, err));
-    KF_TRY(check_span(a->x, kf_div_up(x * kerf_dtype_bits(s->x), 8), 16, "x", err));
-    KF_TRY(check_span(out, y, 16, "y", err));
-    KF_TRY(check_span(work, kerf_gemm_workspace(p), 256, "workspace", err));
+    KF_TRY(kf_check_vectors(a->x, &x, 16, "x", err));
+    KF_TRY(kf_check_vectors(kf_read_only(a->y), &y, 16, "y", err));
+    KF_TRY(kf_check_span(work, kerf_gemm_workspace(p), 256, "workspace", err));
     if (p->x_scale_bytes && (p->needs_x_scale || !is_absent(a->x_scale)))
-        KF_TRY(check_span(a->x_scale, p->x_scale_bytes, scale_align, "scales of x", err));
+        KF_TRY(kf_check_span(a->x_scale, p->x_scale_bytes, scale_align, "scales of x", err));
     if (!is_absent(a->x_second))
-        KF_TRY(check_span(a->x_second, sizeof(float), 4, "second-level scale of x", err));
-    if (!is_absent(a->residual)) KF_TRY(check_span(a->residual, y, 16, "residual", err));
+        KF_TRY(kf_check_span(a->x_second, sizeof(float), 4, "second-level scale of x", err));
+    if (!is_absent(a->residual)) KF_TRY(kf_check_vectors(a->residual, &y, 16, "residual", err));
     if (s->flags & KERF_GEMM_BIAS)
-        KF_TRY(check_span(a->bias, s->rows * size, 16, "bias", err));
-    else if (!is_absent(a->bias))
+        return kf_check_span(a->bias, s->rows * kf_element_bytes(s->y), 16, "bias", err);
+    if (!is_absent(a->bias))
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "a bias without KERF_GEMM_BIAS in the plan");
     return KERF_OK;
 }

@@ -3,6 +3,7 @@
 #include "plan/gemv_nvfp4_plan.h"
 #include "block/scale_tiles.h"
 #include "cpu/widen.h"
+#include "plan/spans.h"
 #include "scalar/minifloat.h"
 
 #include <stdlib.h>
@@ -21,9 +22,7 @@ static kerf_status too_large(const kerf_gemv_nvfp4_shape *s, kerf_error *err)
 static kerf_status check_shape(const kerf_gemv_nvfp4_shape *s, kerf_error *err)
 {
     uint64_t n;
-    if (s->y != KERF_F16 && s->y != KERF_BF16 && s->y != KERF_F32)
-        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "y of type %s; F16, BF16 and F32 work",
-                       kerf_dtype_name(s->y));
+    KF_TRY(kf_check_float(s->y, "y", err));
     if (s->cols % BLOCK != 0)
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                        "%llu columns, which are no whole blocks of 16; pad A and b with zeros",
@@ -176,41 +175,29 @@ static kerf_status run_here(const kerf_gemv_nvfp4 *plan, const kerf_gemv_nvfp4_a
 
 /* --- run -------------------------------------------------------------------------------------- */
 
-static kerf_status check_span(const void *p, size_t have, uint64_t need, const char *what,
-                              kerf_error *err)
-{
-    if (have < need)
-        return kf_fail(err, KERF_E_BUFFER, KF_NOWHERE, "%s: %zu bytes, needs %llu", what, have,
-                       (unsigned long long)need);
-    if (!p && need) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%s: NULL", what);
-    return KERF_OK;
-}
-
 static kerf_status check_args(const kerf_gemv_nvfp4 *p, const kerf_gemv_nvfp4_args *x,
                               kerf_error *err)
 {
     const kerf_gemv_nvfp4_shape *s = &p->shape;
-    unsigned size = kerf_dtype_bits(s->y) / 8;
+    const unsigned size = kf_element_bytes(s->y);
     const struct {
         kerf_cspan span;
         uint64_t need;
+        unsigned size; /* of an element */
+        int is_optional;
         const char *what;
-    } all[] = {{x->a[KERF_PLANE_CODES], p->a_codes, "codes of A"},
-               {x->a[KERF_PLANE_SCALES], p->a_scales, "scales of A"},
-               {x->b[KERF_PLANE_CODES], p->b_codes, "codes of b"},
-               {x->b[KERF_PLANE_SCALES], p->b_scales, "scales of b"},
-               {x->a[KERF_PLANE_SECOND], 4 * s->batch, "second-level scales of A"},
-               {x->b[KERF_PLANE_SECOND], 4 * s->batch, "second-level scales of b"},
-               {{x->y.p, x->y.n}, s->batch * s->rows * size, "y"}};
+    } all[] = {{x->a[KERF_PLANE_CODES], p->a_codes, 1, 0, "codes of A"},
+               {x->a[KERF_PLANE_SCALES], p->a_scales, 1, 0, "scales of A"},
+               {x->b[KERF_PLANE_CODES], p->b_codes, 1, 0, "codes of b"},
+               {x->b[KERF_PLANE_SCALES], p->b_scales, 1, 0, "scales of b"},
+               {x->a[KERF_PLANE_SECOND], 4 * s->batch, 4, 1, "second-level scales of A"},
+               {x->b[KERF_PLANE_SECOND], 4 * s->batch, 4, 1, "second-level scales of b"},
+               {kf_read_only(x->y), s->batch * s->rows * size, size, 0, "y"}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        int absent = all[i].span.p == NULL && all[i].span.n == 0 && (i == 4 || i == 5);
-        if (!absent)
-            KF_TRY(check_span(all[i].span.p, all[i].span.n, all[i].need, all[i].what, err));
+        const int is_absent = all[i].is_optional && !all[i].span.p && all[i].span.n == 0;
+        const unsigned align = p->on_gpu ? all[i].size : 1;
+        if (!is_absent) KF_TRY(kf_check_span(all[i].span, all[i].need, align, all[i].what, err));
     }
-    if (p->on_gpu && ((uintptr_t)x->y.p % size != 0 || (uintptr_t)all[4].span.p % 4 != 0 ||
-                      (uintptr_t)all[5].span.p % 4 != 0))
-        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
-                       "y or a second-level scale is not aligned to its size");
     return KERF_OK;
 }
 

@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/subnormals.h"
 #include "plan/gemv_device.h"
+#include "plan/spans.h"
 
 #include <stdlib.h>
 
@@ -22,13 +23,6 @@ const char *kerf_gemv_backend_at(size_t i)
 }
 
 /* --- plan ------------------------------------------------------------------------------------- */
-
-static kerf_status check_dtype(kerf_dtype t, const char *what, kerf_error *err)
-{
-    if (t == KERF_F32 || t == KERF_F16 || t == KERF_BF16) return KERF_OK;
-    return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "%s of type %s; F32, F16 and BF16 work", what,
-                   kerf_dtype_name(t));
-}
 
 static kerf_status check_part(const kerf_gemv_shape *s, uint64_t rows, kerf_geometry *g,
                               kerf_error *err)
@@ -55,8 +49,8 @@ static kerf_status check_shape(const kerf_gemv_shape *s, kerf_gemv *plan, kerf_e
     if (s->flags & ~(unsigned)(KERF_GEMV_CONSTANT_WEIGHTS | KERF_GEMV_SWIGLU | KERF_GEMV_SHUFFLED))
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "flags 0x%x are not known", s->flags);
     if (s->flags & KERF_GEMV_SHUFFLED) KF_TRY(kf_check_shuffle(s->format, err));
-    KF_TRY(check_dtype(s->x, "x", err));
-    KF_TRY(check_dtype(s->y, "y", err));
+    KF_TRY(kf_check_float(s->x, "x", err));
+    KF_TRY(kf_check_float(s->y, "y", err));
     plan->parts = s->parts ? s->parts : 1;
     for (unsigned i = 0; i < plan->parts; i++) {
         plan->part_rows[i] = i ? s->more_rows[i - 1] : s->rows;
@@ -176,65 +170,42 @@ const char *kerf_gemv_backend(const kerf_gemv *plan)
 
 /* --- run -------------------------------------------------------------------------------------- */
 
-static kerf_status check_span(const void *p, size_t have, uint64_t need, const char *what,
-                              kerf_error *err)
+/* Where numbers of this type lie: anywhere in host memory. */
+static unsigned align_of(const kerf_gemv *plan, kerf_dtype t)
 {
-    if (have < need)
-        return kf_fail(err, KERF_E_BUFFER, KF_NOWHERE, "%s has %zu bytes, needs %llu", what, have,
-                       (unsigned long long)need);
-    if (!p && need) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%s is NULL", what);
-    return KERF_OK;
-}
-
-/* Vectors of n numbers, each `stride` numbers after the one before. */
-static kerf_status check_vectors(const void *p, size_t have, uint64_t n, uint64_t stride,
-                                 unsigned columns, kerf_dtype t, const char *what, kerf_error *err)
-{
-    uint64_t need;
-    if (stride < n)
-        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%s: a stride of %llu for vectors of %llu",
-                       what, (unsigned long long)stride, (unsigned long long)n);
-    if (!kf_mul_ok(stride, columns - 1, &need) || !kf_add_ok(need, n, &need) ||
-        !kf_mul_ok(need, kerf_dtype_bits(t) / 8, &need))
-        return kf_fail(err, KERF_E_RANGE, KF_NOWHERE, "%s: a stride of %llu overflows", what,
-                       (unsigned long long)stride);
-    return check_span(p, have, need, what, err);
+    return plan->on_device ? kf_element_bytes(t) : 1;
 }
 
 /* The spans of one part. */
-static kerf_status check_spans(const kerf_gemv *plan, unsigned part, const kerf_gemv_part *a,
-                               kerf_error *err)
+static kerf_status check_part_spans(const kerf_gemv *plan, unsigned part, const kerf_gemv_part *a,
+                                    kerf_error *err)
 {
-    static const char *const names[KERF_PLANES] = {"plane of codes", "plane of scales",
-                                                   "plane of second-level scales",
-                                                   "plane of zero points"};
     const kerf_gemv_shape *s = &plan->shape;
     const kerf_geometry *g = &plan->part[part];
-    uint64_t rows = plan->part_rows[part], stride = a->y_stride ? a->y_stride : rows;
+    const kf_vectors y = {s->columns, plan->part_rows[part], a->y_stride, s->y};
+    const unsigned align = align_of(plan, s->y);
     for (int i = 0; i < KERF_PLANES; i++)
         if (g->plane[i].dtype != KERF_DTYPE_NONE)
-            KF_TRY(check_span(a->weights[i].p, a->weights[i].n, g->plane[i].bytes, names[i], err));
+            KF_TRY(kf_check_span(a->weights[i], g->plane[i].bytes, 1, kf_plane_names[i], err));
     if (part && s->flags & KERF_GEMV_SWIGLU) return KERF_OK; /* y is the first part's */
-    KF_TRY(check_vectors(a->y.p, a->y.n, rows, stride, s->columns, s->y, "y", err));
-    if (a->residual.p)
-        KF_TRY(check_vectors(a->residual.p, a->residual.n, rows, stride, s->columns, s->y,
-                             "residual", err));
-    if (a->bias.p)
-        KF_TRY(check_span(a->bias.p, a->bias.n, rows * (kerf_dtype_bits(s->y) / 8), "bias", err));
+    KF_TRY(kf_check_vectors(kf_read_only(a->y), &y, align, "y", err));
+    if (a->residual.p) KF_TRY(kf_check_vectors(a->residual, &y, align, "residual", err));
+    if (a->bias.p) KF_TRY(kf_check_span(a->bias, y.n * kf_element_bytes(s->y), align, "bias", err));
     return KERF_OK;
 }
 
 static kerf_status check_args(const kerf_gemv *plan, const kerf_gemv_args *a, kerf_error *err)
 {
     const kerf_gemv_shape *s = &plan->shape;
+    const kf_vectors x = {s->columns, s->cols, a->x_stride, s->x};
     kerf_gemv_part first = {
         .y = a->y, .y_stride = a->y_stride, .bias = a->bias, .residual = a->residual};
     memcpy(first.weights, a->weights, sizeof first.weights);
     for (unsigned i = 0; i < plan->parts; i++)
-        KF_TRY(check_spans(plan, i, i ? &a->more[i - 1] : &first, err));
-    KF_TRY(check_vectors(a->x.p, a->x.n, s->cols, a->x_stride ? a->x_stride : s->cols, s->columns,
-                         s->x, "x", err));
-    return check_span(a->workspace.p, a->workspace.n, kerf_gemv_workspace(plan), "workspace", err);
+        KF_TRY(check_part_spans(plan, i, i ? &a->more[i - 1] : &first, err));
+    KF_TRY(kf_check_vectors(a->x, &x, align_of(plan, s->x), "x", err));
+    return kf_check_span(kf_read_only(a->workspace), kerf_gemv_workspace(plan), 1, "workspace",
+                         err);
 }
 
 static kf_gemv_call call_of(const kerf_gemv *plan, const kerf_gemv_args *a)

@@ -128,16 +128,34 @@ static void refuse_plan(kerf_gemv_shape s, const char *what)
     kerf_gemv_plan_free(plan);
 }
 
-static void refuse_run(const kerf_gemv *plan, const kerf_gemv_args *a, zone y, const char *what)
+static void refuse_run_as(kerf_status want, const kerf_gemv *plan, const kerf_gemv_args *a, zone y,
+                          const char *what)
 {
     uint8_t *got = allocate(y.n);
     size_t written = 0;
-    check(kerf_gemv_run(plan, a, stream, &error) == KERF_E_BUFFER, what);
+    check(kerf_gemv_run(plan, a, stream, &error) == want, what);
     wait_for_device();
     zone_read(y, got);
     for (size_t i = 0; i < y.n; i++) written += got[i] != POISON;
     check(written == 0, "writes though it refuses");
     free(got);
+}
+
+static void refuse_run(const kerf_gemv *plan, const kerf_gemv_args *a, zone y, const char *what)
+{
+    refuse_run_as(KERF_E_BUFFER, plan, a, y, what);
+}
+
+/* Each begins a byte further on than it may, in x's memory, and is long enough. */
+static void check_crooked(const kerf_gemv *plan, const kerf_gemv_args *all, zone y)
+{
+    const kerf_cspan crooked = {(const uint8_t *)all->x.p + 1, all->x.n + all->y.n};
+    kerf_gemv_args a;
+    a = *all, a.x = crooked, refuse_run_as(KERF_E_ARG, plan, &a, y, "a crooked x");
+    a = *all, a.bias = crooked, refuse_run_as(KERF_E_ARG, plan, &a, y, "a crooked bias");
+    a = *all, a.residual = crooked, refuse_run_as(KERF_E_ARG, plan, &a, y, "a crooked residual");
+    a = *all, a.y = (kerf_span){(uint8_t *)all->y.p + 1, all->y.n};
+    refuse_run_as(KERF_E_ARG, plan, &a, y, "a crooked y");
 }
 
 static void check_refusals(const kerf_format *f)
@@ -178,6 +196,7 @@ static void check_refusals(const kerf_format *f)
         a = all, a.residual = (kerf_cspan){l.x.p, 3 * 40 * 4 - 1};
         refuse_run(plan, &a, y, "a short residual");
         if (work.n) a = all, a.workspace.n--, refuse_run(plan, &a, y, "a short workspace");
+        check_crooked(plan, &all, y);
         kerf_gemv_plan_free(plan);
     }
     problem_free(&p);

@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "plan/gemm_plan.h"
+
 static kerf_error err;
 
 static void refuse(kerf_gemm_shape s, kerf_status want, const char *text)
@@ -42,8 +44,28 @@ static void test_refusals(void **state)
     kerf_gemm_plan_free(NULL);
 }
 
+/* 2^59 numbers and a few: their bits are more than 64 bits can count, and what is left of that
+ * count are the 16 bytes that are there. No GPU is asked, for y is NULL. */
+static void test_spans_of_many_bits(void **state)
+{
+    (void)state;
+    enum { COLS = 4 };
+    _Alignas(16) static const float numbers[COLS];
+    const kerf_shape shape = {2, {1, COLS}};
+    const uint64_t columns = (UINT64_C(1) << 30) + 1, stride = UINT64_C(1) << 29;
+    kerf_gemm p = {
+        .shape = {kerf_format_find("fp32"), 1, COLS, columns, KERF_F32, KERF_F32, stride, 1, 0},
+        .way = KF_GEMM_DENSE};
+    kerf_gemm_args a = {.x = {numbers, sizeof numbers}};
+    assert_int_equal(kerf_geometry_init(&p.geometry, p.shape.format, &shape, &err), KERF_OK);
+    a.weights[KERF_PLANE_CODES] = a.x;
+    assert_int_equal(kerf_gemm_run(&p, &a, NULL, &err), KERF_E_BUFFER);
+    assert_string_equal(err.text, "x has 16 bytes, needs 2305843009213693968");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refusals)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_spans_of_many_bits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

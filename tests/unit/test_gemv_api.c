@@ -4,6 +4,8 @@
 #include "flushed.h"
 #include "gemv_case.h"
 
+#include "cpu/gemv_ops.h"
+
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -70,6 +72,7 @@ static void test_refused_runs(void **state)
     case_encode(&c, 1, 1);
     kerf_gemv *plan = case_plan(&c, KERF_BF16, NULL);
     uint16_t y[24];
+    const uint8_t *crooked = (const uint8_t *)y + 1;
     size_t work = kerf_gemv_workspace(plan);
     kerf_gemv_args good = {.x = {c.x_raw, 3 * 64 * 2}, .y = {y, sizeof y}}, a;
     kerf_error err;
@@ -94,6 +97,13 @@ static void test_refused_runs(void **state)
     if (work) {
         REFUSED(a.workspace.n--, KERF_E_BUFFER, "workspace")
     }
+    plan->on_device = 1; /* in device memory numbers lie at multiples of their size */
+    REFUSED(a.x.p = c.x_raw + 1, KERF_E_ARG, "x is not aligned to 2 bytes")
+    REFUSED(a.y.p = (uint8_t *)y + 1, KERF_E_ARG, "y is not aligned to 2 bytes")
+    REFUSED((a.bias.p = crooked, a.bias.n = 16), KERF_E_ARG, "bias is not aligned to 2 bytes")
+    REFUSED((a.residual.p = crooked, a.residual.n = 48), KERF_E_ARG,
+            "residual is not aligned to 2 bytes")
+    plan->on_device = 0;
 #undef REFUSED
     for (size_t i = 0; i < 24; i++) assert_int_equal(y[i], 0x5a5a); /* nothing was written */
     assert_int_equal(kerf_gemv_run(plan, &good, NULL, &err), KERF_OK);

@@ -149,7 +149,9 @@ typedef struct kerf_gemv_args {
 } kerf_gemv_args;
 
 /* stream: a cudaStream_t for plans on a GPU, where the call only enqueues; ignored on the CPU,
- * where y is complete on return. KERF_E_BUFFER: a span is too short, nothing was written. */
+ * where y is complete on return. KERF_E_BUFFER: a span is too short. KERF_E_ARG: it is NULL,
+ * vectors overlap, or x, y, bias or residual lie in device memory and not at a multiple of their
+ * element's size. Nothing was written then. */
 KERF_API KERF_CHECK kerf_status kerf_gemv_run(const kerf_gemv *plan, const kerf_gemv_args *args,
                                               void *stream, kerf_error *err);
 
