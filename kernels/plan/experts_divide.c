@@ -2,21 +2,16 @@
  * rings of warps, sums of items, the lists of groups. */
 #include "plan/experts_plan.h"
 
-static unsigned round_up(unsigned n, unsigned to)
-{
-    return (n + to - 1) / to * to;
-}
-
 static void lay_out(kf_experts_room *r, const kf_experts_need *n)
 {
-    r->x_pitch = round_up(n->x_bytes, 128) + 64; /* neighbours in other banks */
-    r->slot = round_up(n->mats * n->unit + r->share * r->x_pitch, 128);
+    r->x_pitch = kf_experts_whole(n->x_bytes) + 64; /* neighbours in other banks */
+    r->slot = kf_experts_whole(n->mats * n->unit + r->share * r->x_pitch);
     r->sum_cols = n->columns ? n->columns : r->share;
     unsigned sums = KF_EXPERTS_TURNS * r->warps * n->mats * r->sum_cols * 64;
     r->sums_at = r->warps * r->depth * r->slot;
-    r->zeros_at = r->sums_at + round_up(sums > n->scratch ? sums : n->scratch, 128);
-    r->lists_at = r->zeros_at + round_up(n->zeros, 128);
-    r->table_at = r->lists_at + round_up(n->lists, 128);
+    r->zeros_at = r->sums_at + kf_experts_whole(sums > n->scratch ? sums : n->scratch);
+    r->lists_at = r->zeros_at + kf_experts_whole(n->zeros);
+    r->table_at = r->lists_at + kf_experts_whole(n->lists);
     r->bytes = r->table_at + n->table;
 }
 

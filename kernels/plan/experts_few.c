@@ -2,15 +2,7 @@
  * (cuda/experts/experts_few.cuh): blocks, parts of their work, and a block's shared memory. */
 #include "plan/experts_plan.h"
 
-static unsigned round_up(unsigned n, unsigned to)
-{
-    return (n + to - 1) / to * to;
-}
-
-static unsigned div_up(unsigned n, unsigned by)
-{
-    return (n + by - 1) / by;
-}
+#include "base/base.h"
 
 static unsigned smaller(unsigned a, unsigned b)
 {
@@ -28,22 +20,23 @@ static int try_way(kf_experts_few_room *r, const kf_experts_few_need *n, unsigne
     const unsigned slot = n->share * KF_GEMV_TILE * 4;
     const unsigned room = (n->most_shared + OWN) / beside - OWN;
     const unsigned results = n->is_down ? 1 : 2; /* of an item */
-    *r = (kf_experts_few_room){.chunk_stages = div_up(n->slices, chunks), .beside = beside};
-    r->chunks = n->is_down ? div_up(n->slices, r->chunk_stages) : 1;
+    *r = (kf_experts_few_room){.chunk_stages = (unsigned)kf_div_up(n->slices, chunks),
+                               .beside = beside};
+    r->chunks = n->is_down ? (unsigned)kf_div_up(n->slices, r->chunk_stages) : 1;
     if (!n->is_down && n->slices % chunks) return 0;
     const unsigned all = n->groups * r->chunks * n->tiles;
     r->blocks = smaller(all, beside * n->multiprocessors);
     r->x_at = KF_GEMV_WARPS * KF_GEMV_AHEAD * n->unit;
     r->x_pitch = r->chunk_stages * n->x_stage + KF_GEMV_GAP;
     r->backs_at = r->x_at + n->share * r->x_pitch;
-    r->x_sums_at = round_up(r->backs_at + r->chunk_stages * n->share * 4, 128);
-    r->lists_at = round_up(r->x_sums_at + r->chunk_stages * n->share * n->x_sums, 128);
-    r->table_at = round_up(r->lists_at + n->lists, 128);
+    r->x_sums_at = kf_experts_whole(r->backs_at + r->chunk_stages * n->share * 4);
+    r->lists_at = kf_experts_whole(r->x_sums_at + r->chunk_stages * n->share * n->x_sums);
+    r->table_at = kf_experts_whole(r->lists_at + n->lists);
     r->sums_at = r->table_at + n->table;
     const unsigned used = r->sums_at + KF_GEMV_WARPS * slot;
     if (used >= room) return 0;
     if ((uint64_t)all * (r->blocks > n->tiles ? r->blocks : n->tiles) > UINT32_MAX) return 0;
-    const unsigned most = smaller(div_up(all, r->blocks), MOST); /* items of a block */
+    const unsigned most = smaller((unsigned)kf_div_up(all, r->blocks), MOST); /* items of a block */
     r->most_items = smaller((room - used) / (slot * results), most);
     r->bytes = used + r->most_items * slot * results;
     return r->most_items == most || r->most_items * results * r->chunk_stages >= LEAST_UNITS;

@@ -2,15 +2,7 @@
  * (cuda/experts/experts_one.cuh): teams of blocks, and a block's shared memory. */
 #include "plan/experts_plan.h"
 
-static unsigned round_up(unsigned n, unsigned to)
-{
-    return (n + to - 1) / to * to;
-}
-
-static unsigned div_up(unsigned n, unsigned by)
-{
-    return (n + by - 1) / by;
-}
+#include "base/base.h"
 
 /* 16 numbers of what comes out. */
 static unsigned items_of(const kf_experts_one_need *n)
@@ -21,7 +13,7 @@ static unsigned items_of(const kf_experts_one_need *n)
 /* Results that a team has at most, and units that each of them takes. */
 static unsigned results_of(const kf_experts_one_need *n, const kf_experts_one_room *r)
 {
-    return div_up(items_of(n), r->blocks / r->team) * (n->is_down ? 1 : 2);
+    return (unsigned)kf_div_up(items_of(n), r->blocks / r->team) * (n->is_down ? 1 : 2);
 }
 
 static unsigned stages_of(const kf_experts_one_need *n)
@@ -42,14 +34,14 @@ static int try_team(kf_experts_one_room *r, const kf_experts_one_need *n, unsign
     const unsigned places = n->multiprocessors / team * team, all = items_of(n) * team;
     if (!places || stages_of(n) < team) return 0;
     *r = (kf_experts_one_room){.team = team, .blocks = all < places ? all : places};
-    const unsigned steps = div_up(stages_of(n), team), results = results_of(n, r);
+    const unsigned steps = (unsigned)kf_div_up(stages_of(n), team), results = results_of(n, r);
     r->x_at = KF_GEMV_WARPS * KF_GEMV_AHEAD * n->unit;
     r->backs_at = r->x_at + steps * n->x_stage;
-    r->x_sums_at = round_up(r->backs_at + steps * 4, 128);
-    r->sums_at = round_up(r->x_sums_at + steps * n->x_sums, 128);
+    r->x_sums_at = kf_experts_whole(r->backs_at + steps * 4);
+    r->sums_at = kf_experts_whole(r->x_sums_at + steps * n->x_sums);
     r->runs_at = r->sums_at + (results + KF_GEMV_WARPS) * SLOT;
     r->mail_at = r->runs_at + results * 4;
-    r->table_at = round_up(r->mail_at + (team > 1 ? team * results * SLOT : 0), 128);
+    r->table_at = kf_experts_whole(r->mail_at + (team > 1 ? team * results * SLOT : 0));
     r->bytes = r->table_at + n->table;
     return r->bytes <= n->most_shared;
 }

@@ -61,13 +61,19 @@ KF_TILING int kf_experts_has_slices(kf_spec s)
     return t.has_many && (!t.has_few || t.bits >= 8);
 }
 
+/* So many bytes, up to whole lines: parts of shared memory begin at multiples of 128. */
+KF_TILING unsigned kf_experts_whole(unsigned bytes)
+{
+    return (bytes + 127) / 128 * 128;
+}
+
 /* Bytes of a unit in the kernels that go by stages, with a word of scales more in each row, and one
  * that a lane may read behind the last. */
 KF_TILING unsigned kf_experts_unit(kf_gemv_tiling t)
 {
     unsigned scales = !t.has_groups ? 0 : t.is_shared ? 64 : KF_GEMV_TILE * (t.stage_row + 4) + 4;
-    if (t.way == KF_WAY_BLOCKS) return (t.stage_unit + 127) / 128 * 128;
-    return (KF_GEMV_TILE * t.stage + scales + 127) / 128 * 128;
+    if (t.way == KF_WAY_BLOCKS) return kf_experts_whole(t.stage_unit);
+    return kf_experts_whole(KF_GEMV_TILE * t.stage + scales);
 }
 
 typedef struct kf_experts_room {
@@ -79,7 +85,6 @@ typedef struct kf_experts_room {
 /* What it follows from. */
 typedef struct kf_experts_need {
     unsigned mats, unit, x_bytes, zeros, table; /* bytes, but mats                   */
-    unsigned tokens;
     unsigned columns;        /* whose sums are there; 0: as many as share weights        */
     unsigned lists, scratch; /* bytes                                               */
     unsigned most_shared;    /* of a block                                          */

@@ -65,6 +65,14 @@ kf_gemv_tiling kf_gemv_tiling_for(const kerf_format *f, uint64_t cols)
     return t;
 }
 
+size_t kf_gemv_lender_of(const kerf_format *f)
+{
+    const kf_spec s = kf_spec_of(f);
+    for (size_t i = 0; i < kerf_format_count(); i++)
+        if (kf_gemv_lends(kf_spec_of(kerf_format_at(i)), s)) return i;
+    return kf_format_index(f);
+}
+
 int kf_gemv_scales_in_pieces(const kf_gemv_strides *s, const kf_gemv_launch *l,
                              const kf_gemv_tiling *t)
 {

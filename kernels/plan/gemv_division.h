@@ -111,6 +111,9 @@ kf_gemv_strides kf_gemv_strides_of(const kerf_format *f, const kerf_geometry *g,
  * many columns of x where the matrix is not for them. */
 kf_gemv_tiling kf_gemv_tiling_for(const kerf_format *f, uint64_t cols);
 
+/* Whose kernels for tiles serve a format, as an index of kerf_format_at: its own, or another's. */
+size_t kf_gemv_lender_of(const kerf_format *f);
+
 /* Whether every row of scales begins at a multiple of what one copy takes of them. */
 int kf_gemv_scales_in_pieces(const kf_gemv_strides *s, const kf_gemv_launch *l,
                              const kf_gemv_tiling *t);

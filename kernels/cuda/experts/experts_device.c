@@ -22,14 +22,6 @@ typedef struct device_plan {
     size_t parts_at, counts_at; /* in the workspace */
 } device_plan;
 
-static const kf_experts_launches *tile_launches_of(const kerf_format *f)
-{
-    kf_spec s = kf_spec_of(f);
-    for (size_t i = 0; i < kerf_format_count(); i++)
-        if (kf_gemv_lends(kf_spec_of(kerf_format_at(i)), s)) return launches_of[i];
-    return launches_of[kf_format_index(f)];
-}
-
 /* --- planning --------------------------------------------------------------------------------- */
 
 static void describe(const kerf_gemv_experts *plan, int which, kf_experts_job *j)
@@ -93,7 +85,6 @@ static kf_experts_need need_of(const kf_experts_job *j, int which, const kf_gemv
                              .x_bytes = raw > halves ? raw : halves,
                              .zeros = halves,
                              .table = t->table,
-                             .tokens = j->tokens,
                              .lists = KF_EXPERTS_LISTS,
                              .scratch = KF_EXPERTS_SCRATCH + 128,
                              .most_shared = m->most_shared};
@@ -328,7 +319,7 @@ static kerf_status plan_tiles(device_plan *p, kerf_gemv_experts *plan, const kf_
         if (!takes[kind]) continue;
         kf_gemv_tiling t = tiling;
         int tiled = 1;
-        p->launches = tile_launches_of(plan->shape.format);
+        p->launches = launches_of[kf_gemv_lender_of(plan->shape.format)];
         t.has_few = kind != KF_EXPERTS_BY_SLICES;
         for (int i = 0; i < 2; i++) tiled = lay_tiles(plan, i, &t, &p->job[i]) && tiled;
         if (!tiled) continue;

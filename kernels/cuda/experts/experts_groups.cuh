@@ -36,14 +36,10 @@ struct expert_groups {
     uint32_t count;
     static constexpr uint32_t NO_COLUMN = 0xffff;
 
-    /* A group's tokens as bits, the lowest of which is this token; and how many they are. */
+    /* A group's tokens as bits; and how many they are. */
     __device__ __forceinline__ uint32_t bits(uint32_t i) const
     {
         return OF_BOTH ? mask[i] | half[i] << 8 : mask[i];
-    }
-    __device__ __forceinline__ uint32_t lowest_token(uint32_t i) const
-    {
-        return OF_BOTH ? 0 : half[i] * 8;
     }
     __device__ __forceinline__ uint32_t tokens(uint32_t i) const { return __popc(bits(i)); }
 };

@@ -30,15 +30,6 @@ typedef struct device_plan {
     int is_tiled;
 } device_plan;
 
-/* Those of the kernels for tiles: the format's own, or another's that serve it too. */
-static const kf_gemv_launches *tile_launches_of(const kerf_format *f)
-{
-    kf_spec s = kf_spec_of(f);
-    for (size_t i = 0; i < kerf_format_count(); i++)
-        if (kf_gemv_lends(kf_spec_of(kerf_format_at(i)), s)) return launches_of[i];
-    return launches_of[kf_format_index(f)];
-}
-
 /* --- planning --------------------------------------------------------------------------------- */
 
 typedef struct preparation {
@@ -118,7 +109,7 @@ kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device,
     p->gpu = kf_gpu_of(device);
     p->ordinal = p->gpu->ordinal;
     p->launches = launches_of[kf_format_index(s->format)];
-    p->tile_launches = tile_launches_of(s->format);
+    p->tile_launches = launches_of[kf_gemv_lender_of(s->format)];
     if (s->flags & KERF_GEMV_SHUFFLED) p->launches = p->tile_launches = p->launches->shuffled;
     p->tiling = kf_gemv_tiling_for(s->format, s->cols);
     p->spacing = options->spacing;
