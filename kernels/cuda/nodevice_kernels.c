@@ -25,6 +25,12 @@ kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device,
     return no_cuda(err);
 }
 
+int kf_gemv_device_is_tiled(const kerf_gemv *plan)
+{
+    (void)plan;
+    return 0;
+}
+
 int kf_gemv_device_alike(const kerf_gemv *a, const kerf_gemv *b)
 {
     return a == b;

@@ -10,6 +10,9 @@
 kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device,
                                 const kf_gemv_options *options, kerf_error *err);
 
+/* Whether the kernels for tiles take the product; else one that takes an element at a time does. */
+int kf_gemv_device_is_tiled(const kerf_gemv *plan);
+
 /* Whether two plans of one shape launch the same. */
 int kf_gemv_device_alike(const kerf_gemv *a, const kerf_gemv *b);
 

@@ -165,7 +165,8 @@ double kerf_gemv_x_bound(const kerf_gemv *plan)
 
 const char *kerf_gemv_backend(const kerf_gemv *plan)
 {
-    return plan->on_device ? "cuda" : plan->ops->name;
+    if (!plan->on_device) return plan->ops->name;
+    return kf_gemv_device_is_tiled(plan) ? "cuda" : "cuda-any";
 }
 
 /* --- run -------------------------------------------------------------------------------------- */

@@ -157,6 +157,11 @@ kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device,
     return KERF_OK;
 }
 
+int kf_gemv_device_is_tiled(const kerf_gemv *plan)
+{
+    return ((const device_plan *)plan->state)->is_tiled;
+}
+
 int kf_gemv_device_alike(const kerf_gemv *a, const kerf_gemv *b)
 {
     const device_plan *p = a->state, *q = b->state;

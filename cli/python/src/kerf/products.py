@@ -86,7 +86,8 @@ class Gemv:
 
     @property
     def backend(self) -> str:
-        """What computes: "avx512", "ref", "cuda"; slower than asked for where there is no kernel."""
+        """What computes: "avx512", "ref", "cuda"; slower than asked for where there is no kernel:
+        "cuda-any" takes an element at a time."""
         return text(lib.kerf_gemv_backend(self._plan))
 
     @property
