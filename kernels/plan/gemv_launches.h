@@ -1,5 +1,6 @@
-/* gemv_launches.h - how a product on a GPU becomes launches: one, or, of GGUF's blocks, one after
- * the other, each of some columns of x and all of W. Plans of a GPU are made of it
+/* gemv_launches.h - how a product on a GPU becomes launches: one, or, where a format has the kernel
+ * for few columns alone (GGUF's blocks; nf4-dq whose groups per row are no multiple of 4), one
+ * after the other, each of some columns of x and all of W. Plans of a GPU are made of it
  * (cuda/gemv/gemv_device.c), and so are predictions (gemv_outline.c). */
 #ifndef KERF_GEMV_LAUNCHES_H
 #define KERF_GEMV_LAUNCHES_H

@@ -1,6 +1,7 @@
 /* gemv_device.c - plans of the matrix-vector product on a GPU: which kernel, how many blocks, how
  * shared memory is divided. All of it is decided when a plan is made; a run fills in pointers and
- * launches one kernel. The arithmetic is in plan/gemv_divide*.c. */
+ * launches one kernel, or the same one several times, each time for some of the columns
+ * (plan/gemv_launches.h). The arithmetic is in plan/gemv_divide*.c. */
 #include "base/base.h"
 #include "cuda/gemv/gemv_job.h"
 #include "cuda/gemv/gemv_machine.h"
