@@ -7,7 +7,7 @@
 
 /* The unit of 6 bits is the only one that VBMI may be taken for granted in. */
 #ifndef __AVX512VBMI__
-#define NO_TILE
+#define ONLY_BLOCKS
 #endif
 #define CAN_DECODE(decode) ((decode) == KF_DECODE_LEVELS || __builtin_cpu_supports("avx512vbmi"))
 

@@ -23,7 +23,7 @@
 #define BY_SCALARS 1
 #endif
 
-/* Where the rows of a tile have their scales and zero points. */
+/* Where rows that go together have their scales and zero points. */
 typedef struct direct {
     const uint8_t *scales[ROWS], *zeros[ROWS];
     size_t row_bytes;      /* from scales of one row to the next */

@@ -52,7 +52,7 @@ KF_HD void add_part(kf_spec s, const kf_gemv_call *call, level_block *b, size_t 
 #endif
 }
 
-/* n rows from r0 on: sums of chunks are added up, as levels_tile does. */
+/* n rows from r0 on: sums of chunks are added up, as levels_few_rows does. */
 KF_HD void levels_block(kf_spec s, const kf_gemv_call *call, size_t r0, size_t n, level_block *b)
 {
     const kf_gemv_layout *l = call->plan->state;

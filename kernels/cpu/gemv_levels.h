@@ -18,7 +18,7 @@
 #ifndef KERF_GEMV_LEVELS_H
 #define KERF_GEMV_LEVELS_H
 
-#include "cpu/gemv_level_bytes.h"
+#include "cpu/gemv_block_levels.h"
 #include "cpu/gemv_levels_x.h"
 
 /* --- codes ---------------------------------------------------------------------------------------
@@ -205,8 +205,8 @@ KF_HD void add_small(kf_super k, const int C, vi book, const uint8_t *block, con
 /* --- rows ----------------------------------------------------------------------------------------
  */
 
-/* Where a tile has its rows: their bytes, and of each the blocks of a last step that is not whole.
- */
+/* Where rows that go together lie: their bytes, and of each the blocks of a last step that is not
+ * whole. */
 typedef struct level_rows {
     const uint8_t *row[ROWS];
     uint8_t tail[ROWS][V / 4 * 34];
@@ -296,8 +296,8 @@ KF_HD void find_level_rows(const kf_gemv_call *call, size_t r0, size_t n, level_
 }
 
 /* R rows from r0 on times C columns from `column` on. */
-KF_HD void levels_tile(kf_spec s, const int R, const int C, const kf_gemv_call *call, size_t r0,
-                       size_t column)
+KF_HD void levels_few_rows(kf_spec s, const int R, const int C, const kf_gemv_call *call, size_t r0,
+                           size_t column)
 {
     const kf_gemv_layout *l = call->plan->state;
     const uint8_t *x = (const uint8_t *)kf_gemv_packed(l, call->workspace, column);
@@ -325,13 +325,13 @@ KF_HD void levels_rows(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1
         for (size_t c = 0; c < call->columns;) {
             const size_t left = call->columns - c;
             if (rows == ROWS)
-                levels_tile(s, ROWS, 1, call, r, c), c++;
+                levels_few_rows(s, ROWS, 1, call, r, c), c++;
             else if (left >= WIDE && !TAKES_WORDS)
-                levels_tile(s, 1, WIDE, call, r, c), c += WIDE;
+                levels_few_rows(s, 1, WIDE, call, r, c), c += WIDE;
             else if (left >= 2)
-                levels_tile(s, 1, 2, call, r, c), c += 2;
+                levels_few_rows(s, 1, 2, call, r, c), c += 2;
             else
-                levels_tile(s, 1, 1, call, r, c), c++;
+                levels_few_rows(s, 1, 1, call, r, c), c++;
         }
         r += (size_t)rows;
     }

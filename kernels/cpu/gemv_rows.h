@@ -41,7 +41,7 @@
  *   X_STEP, X_UNIT(l, x, step, n)  where a step of x of n * V and its unit lie, if not in two
  *                          arrays, one after the other (gemv_start.h)
  *   FEW_DECODES, CAN_DECODE(decode)  nothing but LEVELS and INT6; which of them this machine runs
- *   NO_TILE                this unit has no kernels but of blocks of two levels
+ *   ONLY_BLOCKS            this unit has no kernels but of blocks of two levels
  *
  * For blocks of two levels INTEGERS needs
  *   BASE, SIGNED_CODES     of the bytes of x (gemv_levels.h); whether codes may be negative
@@ -81,8 +81,8 @@
 #include "cpu/gemv_scales.h"
 #include "cpu/gemv_start.h"
 #endif
-#ifndef NO_TILE
-#include "cpu/gemv_tile.h"
+#ifndef ONLY_BLOCKS
+#include "cpu/gemv_few_rows.h"
 #endif
 #if defined(INTEGERS) && KF_IN_UNIT(LEVELS)
 #include "cpu/gemv_levels.h"

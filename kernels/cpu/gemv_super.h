@@ -8,7 +8,7 @@
 #ifndef KERF_GEMV_SUPER_H
 #define KERF_GEMV_SUPER_H
 
-#include "cpu/gemv_level_bytes.h"
+#include "cpu/gemv_block_levels.h"
 
 /* What the groups of a block are multiplied by, and what is added to them. */
 typedef struct super_levels {
@@ -96,7 +96,7 @@ KF_HD void add_block(kf_super k, const unsigned group, const int C, vt book, con
 }
 
 /* Row r times C columns from `column` on. */
-KF_HD void super_tile(kf_spec s, const int C, const kf_gemv_call *call, size_t r, size_t column)
+KF_HD void super_row(kf_spec s, const int C, const kf_gemv_call *call, size_t r, size_t column)
 {
     const kf_super k = kf_super_of(s);
     const kf_gemv_layout *l = call->plan->state;
@@ -126,9 +126,9 @@ KF_HD void super_rows(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1)
         for (size_t c = 0; c < call->columns;) {
             const size_t left = call->columns - c;
             if (left >= WIDE)
-                super_tile(s, WIDE, call, r, c), c += WIDE;
+                super_row(s, WIDE, call, r, c), c += WIDE;
             else
-                super_tile(s, 1, call, r, c), c++;
+                super_row(s, 1, call, r, c), c++;
         }
 }
 

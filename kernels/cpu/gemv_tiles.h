@@ -43,7 +43,7 @@
 #ifndef KERF_GEMV_TILES_H
 #define KERF_GEMV_TILES_H
 
-#include "cpu/gemv_tile_rows.h"
+#include "cpu/gemv_tiles_rows.h"
 #include "cpu/gemv_tiles_bytes.h"
 #include "cpu/gemv_tiles_levels.h"
 #include "cpu/gemv_tiles_x.h"

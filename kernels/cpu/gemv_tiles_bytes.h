@@ -23,7 +23,7 @@
 #ifndef KERF_GEMV_TILES_BYTES_H
 #define KERF_GEMV_TILES_BYTES_H
 
-#include "cpu/gemv_tile_rows.h"
+#include "cpu/gemv_tiles_rows.h"
 
 #define BYTE_STRIP (2 * STRIP)
 #define BYTE_STRIPS (STAGE / BYTE_STRIP)

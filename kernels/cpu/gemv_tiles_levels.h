@@ -19,7 +19,7 @@
 #ifndef KERF_GEMV_TILES_LEVELS_H
 #define KERF_GEMV_TILES_LEVELS_H
 
-#include "cpu/gemv_tile_rows.h"
+#include "cpu/gemv_tiles_rows.h"
 
 #define LEVEL_STRIP (2 * STRIP)
 #define LEVEL_STRIPS (STAGE / LEVEL_STRIP)

@@ -6,7 +6,7 @@
 #ifndef KERF_GEMV_TILES_SUPER_H
 #define KERF_GEMV_TILES_SUPER_H
 
-#include "cpu/gemv_level_bytes.h"
+#include "cpu/gemv_block_levels.h"
 #include "cpu/gemv_tiles_fit.h"
 
 /* The codes of the strip that begins with element e of a block, as indices. */

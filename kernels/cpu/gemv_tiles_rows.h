@@ -1,7 +1,7 @@
-/* gemv_tile_rows.h - what rows on tiles need besides products (gemv_tiles.h): room for a thread,
+/* gemv_tiles_rows.h - what rows on tiles need besides products (gemv_tiles.h): room for a thread,
  * scales of a chunk of stages, where stages lie, the beginning and the end of rows. */
-#ifndef KERF_GEMV_TILE_ROWS_H
-#define KERF_GEMV_TILE_ROWS_H
+#ifndef KERF_GEMV_TILES_ROWS_H
+#define KERF_GEMV_TILES_ROWS_H
 
 #include "cpu/gemv_scales.h"
 #include "cpu/gemv_tiles_fit.h"

@@ -1,8 +1,8 @@
-/* gemv_level_bytes.h - the scales of a block of two levels as vectors want them, for one
+/* gemv_block_levels.h - the scales of a block of two levels as vectors want them, for one
  * instruction set (gemv_rows.h): its fp16 numbers, and the small integers of its groups as bytes.
  */
-#ifndef KERF_GEMV_LEVEL_BYTES_H
-#define KERF_GEMV_LEVEL_BYTES_H
+#ifndef KERF_GEMV_BLOCK_LEVELS_H
+#define KERF_GEMV_BLOCK_LEVELS_H
 
 #include "cpu/gemv_kernel.h"
 

@@ -1,7 +1,7 @@
-/* gemv_tile.h - rows times columns, a few of each at a time, for one instruction set (gemv_rows.h).
- */
-#ifndef KERF_GEMV_TILE_H
-#define KERF_GEMV_TILE_H
+/* gemv_few_rows.h - up to four rows times up to four columns at a time, their sums in registers,
+ * for one instruction set (gemv_rows.h). Tiles of AMX are another way: gemv_tiles.h. */
+#ifndef KERF_GEMV_FEW_ROWS_H
+#define KERF_GEMV_FEW_ROWS_H
 
 #include "cpu/gemv_steps.h"
 
@@ -83,8 +83,8 @@ KF_HD float late_factor(const int scaling, const kf_gemv_layout *l, const kf_gem
 
 /* R rows from r on times C columns from `column` on. 0: not with this source of scales, and nothing
  * is written. */
-KF_HD int do_tile(const int decode, const int scaling, const int R, const int C, const int source,
-                  const kf_gemv_call *call, size_t r0, size_t column)
+KF_HD int do_few_rows(const int decode, const int scaling, const int R, const int C,
+                      const int source, const kf_gemv_call *call, size_t r0, size_t column)
 {
     const kf_gemv_layout *l = call->plan->state;
     const float *x = kf_gemv_packed(l, call->workspace, column);
@@ -150,7 +150,7 @@ KF_HD int do_direct(const int decode, const int scaling, const int R, const int 
     if (C > 1 && l->scales == 1 && !l->piece) return 0;
     switch (l->source) {
 #define SOURCE(name) \
-    case KF_SOURCE_##name: return do_tile(decode, scaling, R, C, KF_SOURCE_##name, call, r, c);
+    case KF_SOURCE_##name: return do_few_rows(decode, scaling, R, C, KF_SOURCE_##name, call, r, c);
         SOURCE(WORDS)
         SOURCE(HALVES)
     default: break;
@@ -163,7 +163,7 @@ KF_HD int do_direct(const int decode, const int scaling, const int R, const int 
     }
     if (C == WIDE) return 0; /* one loop more there, and mxfp4 takes a tenth longer */
     if (l->source == KF_SOURCE_MAP)
-        return do_tile(decode, scaling, R, C, KF_SOURCE_MAP, call, r, c);
+        return do_few_rows(decode, scaling, R, C, KF_SOURCE_MAP, call, r, c);
     if (C > 1) return 0;
     switch (l->source) {
         SOURCE(FLOATS)
@@ -182,8 +182,8 @@ KF_HD void do_columns(const int decode, const int scaling, const int C, const kf
 {
     for (; end - r >= 2; r += 2)
         if (!do_direct(decode, scaling, 2, C, call, r, column))
-            do_tile(decode, scaling, 2, C, 0, call, r, column);
-    if (r < end) do_tile(decode, scaling, 1, C, 0, call, r, column);
+            do_few_rows(decode, scaling, 2, C, 0, call, r, column);
+    if (r < end) do_few_rows(decode, scaling, 1, C, 0, call, r, column);
 }
 
 /* Rows in fours: their codes stay near while the columns pass. */
@@ -201,10 +201,10 @@ KF_HD void do_rows(const int decode, const int scaling, columns_function *wide,
                     i = end;
                 } else if (end - i == ROWS) {
                     if (!do_direct(decode, scaling, ROWS, 1, call, i, c))
-                        do_tile(decode, scaling, ROWS, 1, 0, call, i, c);
+                        do_few_rows(decode, scaling, ROWS, 1, 0, call, i, c);
                     i += ROWS;
                 } else
-                    do_tile(decode, scaling, 1, 1, 0, call, i++, c);
+                    do_few_rows(decode, scaling, 1, 1, 0, call, i++, c);
             }
             c += C;
         }
