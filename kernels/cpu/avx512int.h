@@ -11,8 +11,8 @@
 #include "cpu/avx512.h"
 #include "cpu/gemv_layout.h"
 
-#define INTEGERS KF_KIND_FEW
-#define FEW_DECODES
+#define INTEGERS KF_KIND_VNNI
+#define ONLY_SIX_BITS
 #define BASE 256
 #define SIGNED_CODES 0
 #define BOOK_BIAS 127

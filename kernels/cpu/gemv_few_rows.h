@@ -235,31 +235,14 @@ KF_HD void do_rows(const int decode, const int scaling, columns_function *wide,
     ROWS_##row(decode, ROW) ROWS_##step(decode, STEP) ROWS_##zero(decode, ZERO) \
         kf_gemv_rows_function *const KF_ISA(decode)[KF_SCALINGS] = {            \
             ENTRY_##row(decode, ROW) ENTRY_##step(decode, STEP) ENTRY_##zero(decode, ZERO)};
-#define KERNELS_SINGLE(...)
-#define KERNELS_BFLOAT(...)
+#define KERNELS_SINGLE(...) IF_HAS(HAS_SINGLE, KERNELS(__VA_ARGS__))
+#define KERNELS_BFLOAT(...) IF_HAS(HAS_BFLOAT, KERNELS(__VA_ARGS__))
+#define KERNELS_PAIR(...) IF_HAS(HAS_PAIR, KERNELS(__VA_ARGS__))
+#define KERNELS_WHOLE(...) IF_HAS(HAS_WHOLE, KERNELS(__VA_ARGS__))
+#define KERNELS_WHOLE6(...) IF_HAS(HAS_WHOLE6, KERNELS(__VA_ARGS__))
+#define KERNELS_WIDE(...) IF_HAS(HAS_WIDE, KERNELS(__VA_ARGS__))
 #define KERNELS_SUPER(...)  /* gemv_super.h */
 #define KERNELS_LEVELS(...) /* gemv_levels.h */
-#define KERNELS_PAIR(...)
-#define KERNELS_WHOLE(...)
-#define KERNELS_WIDE(...)
-#if defined(PAIRS)
-#undef KERNELS_PAIR
-#define KERNELS_PAIR KERNELS
-#elif defined(INTEGERS)
-#undef KERNELS_WHOLE
-#define KERNELS_WHOLE KERNELS
-#ifdef FEW_DECODES
-#undef KERNELS_WIDE
-#define KERNELS_WIDE KERNELS
-#endif
-#else
-#undef KERNELS_SINGLE
-#define KERNELS_SINGLE KERNELS
-#ifdef TAKES_BFLOAT
-#undef KERNELS_BFLOAT
-#define KERNELS_BFLOAT KERNELS
-#endif
-#endif
 
 #define KF_GEMV_DECODE(kind, decode, codes, ...) \
     KF_IF_UNIT(decode, KERNELS_##kind(decode, __VA_ARGS__))

@@ -9,19 +9,43 @@
 
 #define ROWS 4 /* done at a time, so that each x is loaded once for them */
 #define WIDE 4 /* columns done at a time, so that each weight is decoded once for them */
-#ifdef PAIRS
-#define PAIRED 1
-#else
-#define PAIRED 0
-#endif
+#define ENTRIES (2 * KF_GEMV_CHUNK * KF_GEMV_LANES)
+
+/* What is multiplied here; of which kinds of gemv_decodes.def there are kernels, 1 or 0. */
 #if defined(PAIRS)
 #define KIND KF_KIND_PAIR
+#define HAS_PAIR 1
+#define HAS_INTEGERS 0
+#define HAS_SINGLE 0
 #elif defined(INTEGERS)
 #define KIND INTEGERS
+#define HAS_PAIR 0
+#define HAS_INTEGERS 1
+#define HAS_SINGLE 0
 #else
 #define KIND KF_KIND_SINGLE
+#define HAS_PAIR 0
+#define HAS_INTEGERS 0
+#define HAS_SINGLE 1
 #endif
-#define ENTRIES (2 * KF_GEMV_CHUNK * KF_GEMV_LANES)
+#if HAS_SINGLE && defined(TAKES_BFLOAT)
+#define HAS_BFLOAT 1
+#else
+#define HAS_BFLOAT 0
+#endif
+#ifdef ONLY_SIX_BITS /* of integers */
+#define HAS_WHOLE 0
+#define HAS_WIDE HAS_INTEGERS
+#else
+#define HAS_WHOLE HAS_INTEGERS
+#define HAS_WIDE 0
+#endif
+#define HAS_WHOLE6 HAS_INTEGERS
+#define HAS_LEVELS HAS_INTEGERS
+#define HAS_SUPER HAS_SINGLE
+
+/* The arguments after `has`, where that is 1. */
+#define IF_HAS(has, ...) KF_UNIT_CHOOSE(has, __VA_ARGS__)
 
 /* Scales and zero points of entries [first, first + n) of row r as fp32, zero past its end. An
  * entry is what one scale serves of one step. */

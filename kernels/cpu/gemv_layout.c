@@ -167,7 +167,7 @@ static int fit_book(kf_gemv_layout *l)
  * which are what their codes are; or of 9. */
 static int fit_signed(kf_gemv_layout *l, kf_spec s, kf_gemv_kind kind)
 {
-    const float unit = unit_value(s, 1), most = kind == KF_KIND_FEW ? 512 : 64;
+    const float unit = unit_value(s, 1), most = kind == KF_KIND_VNNI ? 512 : 64;
     float largest = 0;
     int plain = 1;
     if (!(unit > 0) || kf_bits(unit) & 0x7fffff) return 0;
@@ -188,7 +188,7 @@ static int fit_whole(kf_gemv_layout *l, kf_spec s, kf_gemv_kind kind)
 {
     if (s.bits == 6 && kind != KF_KIND_BYTES && s.zero != KERF_ZERO_CODE)
         return fit_signed(l, s, kind);
-    if (kind == KF_KIND_FEW || !fit_table(l, s)) return 0;
+    if (kind == KF_KIND_VNNI || !fit_table(l, s)) return 0;
     for (float unit = 1; unit >= 0x1p-3f; unit /= 2)
         if (fit_small(l, s, unit)) return 1;
     return s.bits == 4 && s.zero != KERF_ZERO_CODE && fit_book(l);
@@ -219,7 +219,7 @@ static size_t order_of(const kf_gemv_layout *l, kf_gemv_kind kind, size_t lane, 
     switch (kind) {
     case KF_KIND_PAIR: return (j % half * l->lanes + lane) * 2 + j / half;
     case KF_KIND_BYTES: return j % per * vector + byte;
-    case KF_KIND_FEW: return lane * l->codes + j;
+    case KF_KIND_VNNI: return lane * l->codes + j;
     case KF_KIND_WORDS: /* lowest codes first: even and odd bytes, or by halves of 16 */
         if (l->decode == KF_DECODE_INT6) return j % 2 * (vector / 2) + lane * 2 + j / 2;
         if (l->decode == KF_DECODE_INT4 || l->decode == KF_DECODE_INT2)

@@ -31,7 +31,7 @@ typedef enum kf_gemv_kind {
     KF_KIND_PAIR,
     KF_KIND_WORDS,
     KF_KIND_BYTES,
-    KF_KIND_FEW /* ggml's blocks as they lie, bytes that codes of 6 bits become, and nothing else */
+    KF_KIND_VNNI /* ggml's blocks as they lie, bytes that codes of 6 bits become; nothing else */
 } kf_gemv_kind;
 
 /* How scales enter a sum. */
@@ -141,7 +141,7 @@ KF_HD kf_super kf_gemv_level_block(kf_spec s, unsigned most)
  * costs bytes more than it costs there. */
 KF_HD unsigned kf_gemv_small_bits(kf_gemv_kind kind, unsigned columns)
 {
-    if (kind == KF_KIND_FEW) return 8;
+    if (kind == KF_KIND_VNNI) return 8;
     if (kind != KF_KIND_WORDS) return 0;
     return columns >= KF_GEMV_WORDS_FROM ? 8 : columns == 1 ? 4 : 0;
 }

@@ -63,7 +63,7 @@ int kf_gemv_fit_levels(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, k
         return 0;
     l->level_words = kind != KF_KIND_BYTES && plan->shape.columns >= KF_GEMV_WORDS_FROM;
     if (!fit_32(l, k, bytes) && !fit_256(l, s, k, bytes, kind)) return 0;
-    const int bias = kind == KF_KIND_FEW ? 127 : 0; /* where bytes times x must be positive */
+    const int bias = kind == KF_KIND_VNNI ? 127 : 0; /* where bytes times x must be positive */
     for (unsigned i = 0; i < 16; i++) l->level_book[i] = (uint8_t)(kf_super_book(i) + bias);
     l->level_middle = k.book ? -1 : k.middle;
     l->decode = KF_DECODE_LEVELS;

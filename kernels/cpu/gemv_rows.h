@@ -40,7 +40,9 @@
  *
  *   X_STEP, X_UNIT(l, x, step, n)  where a step of x of n * V and its unit lie, if not in two
  *                          arrays, one after the other (gemv_start.h)
- *   FEW_DECODES, CAN_DECODE(decode)  nothing but LEVELS and INT6; which of them this machine runs
+ *   ONLY_SIX_BITS          of planes of codes it takes those of 6 bits alone (WHOLE6 and WIDE of
+ *                          gemv_decodes.def); blocks of two levels all the same
+ *   CAN_DECODE(decode)     if not all: which decodes this machine runs
  *   ONLY_BLOCKS            this unit has no kernels but of blocks of two levels
  *
  * For blocks of two levels INTEGERS needs
@@ -84,9 +86,9 @@
 #ifndef ONLY_BLOCKS
 #include "cpu/gemv_few_rows.h"
 #endif
-#if defined(INTEGERS) && KF_IN_UNIT(LEVELS)
+#if HAS_LEVELS && KF_IN_UNIT(LEVELS)
 #include "cpu/gemv_levels.h"
 #endif
-#if !defined(PAIRS) && !defined(INTEGERS) && KF_IN_UNIT(SUPER)
+#if HAS_SUPER && KF_IN_UNIT(SUPER)
 #include "cpu/gemv_super.h"
 #endif

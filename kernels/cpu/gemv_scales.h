@@ -163,17 +163,11 @@ KF_HD void widen_scales(kf_spec s, const kf_gemv_layout *l, const kf_matrix *w, 
 #include <kerf/formats.def>
 #undef KERF_FORMAT
 
-/* The decodes of pairs are of 2 and 4 bits, those of integers of 2, 4 and 6: for formats of other
- * codes there is nothing to compile, and no plan (gemv_start.h). */
-#if defined(PAIRS)
-#define MAY_HOLD(bits) ((bits) == 2 || (bits) == 4)
-#elif defined(FEW_DECODES)
-#define MAY_HOLD(bits) ((bits) == 6)
-#elif defined(INTEGERS)
-#define MAY_HOLD(bits) ((bits) == 2 || (bits) == 4 || (bits) == 6)
-#else
-#define MAY_HOLD(bits) 1
-#endif
+/* Pairs are of 2 and 4 bits, integers of 2, 4 and 6: for formats of other codes there is nothing to
+ * compile, and no plan (gemv_start.h). */
+#define MAY_HOLD(bits) \
+    (HAS_SINGLE ||     \
+     ((bits) == 6 ? HAS_WHOLE6 : (HAS_PAIR || HAS_WHOLE) && ((bits) == 2 || (bits) == 4)))
 
 kf_gemv_widen *const KF_ISA(widen)[] = {
 #define KERF_FORMAT(ID, wire, name, family, elem, ...) MAY_HOLD(KF_BITS_##elem) ? widen_##ID : NULL,

@@ -11,52 +11,16 @@
 
 #include <stdlib.h>
 
-#define TABLE_SINGLE(decode)
-#define TABLE_BFLOAT(decode)
-#define TABLE_SUPER(decode)
-#define TABLE_PAIR(decode)
-#define TABLE_WHOLE(decode)
-#define TABLE_LEVELS(decode)
-#define TABLE_WIDE(decode)
-#define TABLE_OF(decode) [KF_DECODE_##decode] = KF_ISA(decode),
-#if defined(PAIRS)
-#undef TABLE_PAIR
-#define TABLE_PAIR TABLE_OF
-#elif defined(INTEGERS)
-#undef TABLE_LEVELS
-#undef TABLE_WHOLE
-#define TABLE_LEVELS TABLE_OF
-#ifdef FEW_DECODES
-#define TABLE_WHOLE(decode) TABLE_WHOLE_##decode
-#define TABLE_WHOLE_INT4
-#define TABLE_WHOLE_INT2
-#define TABLE_WHOLE_BOOK4
-#define TABLE_WHOLE_INT6 TABLE_OF(INT6)
-#undef TABLE_WIDE
-#define TABLE_WIDE TABLE_OF
-#else
-#define TABLE_WHOLE TABLE_OF
-#endif
-#else
-#undef TABLE_SINGLE
-#undef TABLE_SUPER
-#define TABLE_SINGLE TABLE_OF
-#define TABLE_SUPER TABLE_OF
-#ifdef TAKES_BFLOAT
-#undef TABLE_BFLOAT
-#define TABLE_BFLOAT TABLE_OF
-#endif
-#endif
-
 /* NULL: this instruction set has no such kernel. */
 static kf_gemv_rows_function *rows_of(const kf_gemv_layout *l)
 {
     static kf_gemv_rows_function *const *const table[KF_DECODES] = {
-#define KF_GEMV_DECODE(kind, decode, ...) TABLE_##kind(decode)
+#define KF_GEMV_DECODE(kind, decode, ...) \
+    IF_HAS(HAS_##kind, [KF_DECODE_##decode] = KF_ISA(decode), )
 #include "cpu/gemv_decodes.def"
 #undef KF_GEMV_DECODE
     };
-#ifdef FEW_DECODES
+#ifdef CAN_DECODE
     if (!CAN_DECODE(l->decode)) return NULL;
 #endif
     return table[l->decode] ? table[l->decode][l->scaling] : NULL;
@@ -120,8 +84,8 @@ static void pack_step(const kf_gemv_layout *l, const float *from, size_t n, size
 static void pack_step(const kf_gemv_layout *l, const float *from, size_t n, size_t step,
                       float factor, float *packed)
 {
-    float *out = packed + step * l->step / (PAIRED + 1);
-    if (PAIRED) {
+    float *out = packed + step * l->step / (HAS_PAIR + 1);
+    if (HAS_PAIR) {
         uint16_t *half = (uint16_t *)out;
         for (size_t i = 0; i < l->step; i++)
             half[i] = l->order[i] < n ? (uint16_t)(kf_bits(from[l->order[i]]) >> 16) : 0;

@@ -367,13 +367,13 @@ KF_HD void add_steps(const int decode, const int scaling, const int R, const int
             UNROLL for (int r = 0; r < R; r++) most[r] =
                 vi_max8(most[r], vi_and(s[r].q.d, vi_both(k->low7)));
 #endif
-        const float *xs = x + step * n * V / (PAIRED + 1);
+        const float *xs = x + step * n * V / (HAS_PAIR + 1);
         if (is_bfloat(decode) && C > 1) { /* no registers for rows side by side */
             UNROLL for (int r = 0; r < R; r++)
                 add_row(decode, scaling, late, C, k, &s[r], n, xs, x_stride, sum[r]);
             continue;
         }
-        UNROLL for (int j = 0; j < (int)n / (PAIRED + 1); j++) UNROLL for (int r = 0; r < R; r++)
+        UNROLL for (int j = 0; j < (int)n / (HAS_PAIR + 1); j++) UNROLL for (int r = 0; r < R; r++)
             add_products(decode, scaling, C, k, s[r].q, s[r].zero, j, xs, x_stride, dot[r]);
         UNROLL for (int r = 0; r < R; r++) UNROLL for (int c = 0; c < C; c++) sum[r][c] =
             late ? vf_add(sum[r][c], dot[r][c]) : vf_fma(dot[r][c], s[r].scale, sum[r][c]);
