@@ -1,21 +1,18 @@
 /* gemv_level_blocks.h - a block of rows times more columns than go at a time, of ggml's blocks
- * (gemv_levels.h, which includes this): parts of x, as many columns of them as go at a time, stay
- * in the first cache while all rows of the block pass. */
+ * (gemv_levels.h): parts of x, as many columns of them as go at a time, stay in the first cache
+ * while all rows of the block pass. */
 #ifndef KERF_GEMV_LEVEL_BLOCKS_H
 #define KERF_GEMV_LEVEL_BLOCKS_H
 
-#define LEVEL_ROWS 16
+#include "cpu/gemv_level_steps.h"
+#if TAKES_WORDS
+#include "cpu/gemv_level_words.h"
+#endif
+
 #define LEVEL_PART 1024                /* inputs */
 #define LEVEL_X_NEAR ((size_t)1 << 19) /* bytes of x that need none: about what a core keeps */
 
-typedef struct level_block {
-    level_rows row[LEVEL_ROWS]; /* one each */
-    vf sum[LEVEL_ROWS][KERF_GEMV_COLUMNS], total[LEVEL_ROWS][KERF_GEMV_COLUMNS];
-} level_block;
-
-#if TAKES_WORDS
-#include "cpu/gemv_level_words.h"
-#else
+#if !TAKES_WORDS
 /* Adds steps [first, end) of n rows times C columns from `column` on. */
 KF_HD void add_level_part(kf_spec s, const int C, const kf_gemv_call *call, level_block *b,
                           size_t n, size_t column, size_t first, size_t end)

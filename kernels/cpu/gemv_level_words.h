@@ -1,5 +1,4 @@
-/* gemv_level_words.h - ggml's blocks times several columns, in words (gemv_levels.h, which includes
- * this).
+/* gemv_level_words.h - ggml's blocks times several columns, in words (gemv_levels.h).
  *
  * Codes become words once for all columns, those of blocks of 256 times the levels of their groups:
  * integers of 13 bits at most. Then a column costs a product and a sum for each vector of words,
@@ -8,6 +7,8 @@
  * in a dword, 16 * 128 * 32 * 32767 < 2^31, or 32 that are below half as large. */
 #ifndef KERF_GEMV_LEVEL_WORDS_H
 #define KERF_GEMV_LEVEL_WORDS_H
+
+#include "cpu/gemv_level_steps.h"
 
 #define WORD_COLUMNS 8 /* at a time */
 

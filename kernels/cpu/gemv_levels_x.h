@@ -1,5 +1,5 @@
 /* gemv_levels_x.h - a step of x beside blocks of two levels, in integers, for one instruction set
- * (gemv_rows.h): what gemv_levels.h reads.
+ * (gemv_rows.h): what gemv_level_steps.h reads.
  *
  * For each vector of codes VB upper bytes and VB lower ones, in the order of the codes. After them,
  * for a block of 256:

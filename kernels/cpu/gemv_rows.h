@@ -51,16 +51,16 @@
  *   vi_bytes(n), vi_load16(p)  n in each byte; 16 bytes in each 128 bits
  *   vi_merge(a, b, mask)   a | b & mask, by bytes; vi_sub_bytes; vi_book(table, codes): a look-up
  *   vi_high(p, n0, n1)     32 bytes twice, up by n0 bits and by n1, or down; vectors of fewer than
- *                          64 bytes need neither this nor vi_merge (gemv_levels.h)
+ *                          64 bytes need neither this nor vi_merge (gemv_level_steps.h)
  *   vi_add16(a, p, stride, v)  16 more in each byte that has a bit: V / 4 blocks, `stride` apart,
  *                          have 32 bits from p on, of which vector v, 0 or 1, has 16
  *   vi_add, vi_sub: dwords
  *   PRODUCTS_ARE_WORDS     1: products of bytes come as words, and so do levels. Then also
  *                          vi_dot_level(sum, codes, x, level, book) and vi_dot_small(codes, x,
- *                          book), which is dot_small of gemv_levels.h. 0: vi_dot(sum, codes, x)
- *                          adds products of four bytes to each dword, which are of a book or at
- *                          most 63, vi_dot_level(sum, codes, x, level) those sums times a level;
- *                          vi_mul, vi_times_base: dwords
+ *                          book), which is dot_small of gemv_level_steps.h. 0: vi_dot(sum, codes,
+ *                          x) adds products of four bytes to each dword, which are of a book or
+ *                          at most 63, vi_dot_level(sum, codes, x, level) those sums times a
+ *                          level; vi_mul, vi_times_base: dwords
  *   TAKES_WORDS            1: several columns go by words (gemv_level_words.h); then also
  *                          vi_words(bytes, have_signs, out): even bytes as words, odd ones;
  *                          vi_sub_words(words, n), vi_mul_words; vi_dot_words(sum, words, x): adds

@@ -3,10 +3,9 @@
 #ifndef KERF_GEMV_START_H
 #define KERF_GEMV_START_H
 
-#include "cpu/gemv_widen_x.h"
-#ifdef INTEGERS
+#include "cpu/gemv_x.h"
+#if HAS_LEVELS
 #include "cpu/gemv_levels_x.h"
-#include "cpu/gemv_round_x.h"
 #endif
 
 #include <stdlib.h>

@@ -47,7 +47,7 @@
 #include "cpu/gemv_tiles_bytes.h"
 #include "cpu/gemv_tiles_levels.h"
 #include "cpu/gemv_tiles_x.h"
-#include "cpu/gemv_widen_x.h"
+#include "cpu/gemv_x.h"
 
 #include <stdlib.h>
 

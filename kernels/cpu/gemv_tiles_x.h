@@ -4,8 +4,8 @@
 #ifndef KERF_GEMV_TILES_X_H
 #define KERF_GEMV_TILES_X_H
 
-#include "cpu/gemv_round_x.h"
 #include "cpu/gemv_tiles_fit.h"
+#include "cpu/gemv_x.h"
 
 /* Where a stage goes: for tiles, its sums over groups, the units of its integers. */
 typedef struct tile_x {

@@ -1,6 +1,7 @@
-/* gemv_widen_x.h - x as fp32, for one instruction set (gemv_rows.h). */
-#ifndef KERF_GEMV_WIDEN_X_H
-#define KERF_GEMV_WIDEN_X_H
+/* gemv_x.h - x as fp32, and as integers of 16 bits with one power of two, for one instruction set
+ * (gemv_rows.h, gemv_tiles.h). */
+#ifndef KERF_GEMV_X_H
+#define KERF_GEMV_X_H
 
 #include "cpu/gemv_kernel.h"
 
@@ -33,6 +34,27 @@ static int x_is_tame(const kf_gemv_layout *l, float amax)
 {
     const float most = kf_gemv_is_bfloat(l->decode) ? 0x1p30f : 0x1p60f;
     return amax == 0 || (amax >= 0x1p-60f && amax <= most);
+}
+
+/* n numbers, rounded to nearest even, of magnitude `largest` at most; returns what one of them
+ * stands for. Units below 2^-114 are not needed: what is smaller counts as zero, which the bound
+ * leaves room for. */
+static inline float kf_gemv_round_x(const float *x, size_t n, float largest, int16_t *whole)
+{
+    uint32_t amax = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t magnitude = kf_bits(x[i]) & 0x7fffffff;
+        amax = magnitude > amax ? magnitude : amax;
+    }
+    int e = (int)(amax >> 23) - 127 - 14;
+    if (e < -114) e = -114;
+    e += kf_float(amax) * kf_exp2(-e) > largest;
+    const float per = kf_exp2(-e);
+    for (size_t i = 0; i < n; i++) { /* in the low bits of 1.5 * 2^23 + n */
+        float y = x[i] * per + 0x1.8p23f;
+        whole[i] = (int16_t)(uint16_t)kf_bits(y);
+    }
+    return kf_exp2(e);
 }
 
 #endif
