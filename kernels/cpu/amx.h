@@ -2,9 +2,9 @@
 #ifndef KERF_AMX_H
 #define KERF_AMX_H
 
-/* 1: the processor multiplies tiles of bfloat16, has AVX-512 with VBMI and VNNI beside them, and
- * the system saves all of that. Linux is asked, once, for the room of a thread's tiles; it is
- * granted to the whole process, and stays so. */
+/* 1: the processor multiplies tiles of bfloat16 and of bytes and has VBMI of AVX-512, and the
+ * system saves tiles; the rest of AVX-512 is asked for elsewhere (gemv_backends.c). Linux is asked,
+ * once, for the room of a thread's tiles; it is granted to the whole process, and stays so. */
 int kf_amx_may_run(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* gemv_avx512int.c - the matrix-vector product on AVX-512 with VNNI for blocks of two levels, and
+/* gemv_avx512int.c - the matrix-vector product on AVX-512 with VNNI for GGUF's blocks, and
  * with VBMI for codes of 6 bits, in integers: x is rounded to 16 bits, with a power of two for each
  * step, and sums of a step are exact. */
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && \

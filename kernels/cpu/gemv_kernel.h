@@ -1,5 +1,7 @@
 /* gemv_kernel.h - what the parts of one instruction set's kernels know of each other (gemv_rows.h).
- */
+ *
+ * Of what these parts include, cpu/unit.h, cpu/widen.h and cpu/features.h are of codecs/cpu. Which
+ * file of kernels/cpu has what stands in kernels/products.md. */
 #ifndef KERF_GEMV_KERNEL_H
 #define KERF_GEMV_KERNEL_H
 

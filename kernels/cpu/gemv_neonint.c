@@ -1,5 +1,6 @@
-/* gemv_neonint.c - the matrix-vector product on 64-bit Arm for codes of 4 bits, in integers: x is
- * rounded to 16 bits, with a power of two for each step, and sums of a step are exact. */
+/* gemv_neonint.c - the matrix-vector product on 64-bit Arm for codes of 2 and 4 bits and for blocks
+ * of two levels, in integers: x is rounded to 16 bits, with a power of two for each step, and sums
+ * of a step are exact. */
 #if defined(__aarch64__) && defined(__ARM_NEON)
 #include "cpu/neonint.h"
 #include "cpu/neonlevels.h"

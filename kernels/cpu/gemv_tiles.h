@@ -33,8 +33,9 @@
  *                       term 0     0     1     1     0
  *                      group even  odd   even  odd   even
  *
- * Integers of 8 bits, codes with zero points and, where x is rounded either way, codes of 4 and 5
- * bits go as bytes, and x as integers: gemv_tiles_bytes.h.
+ * Integers of 8 bits, codes with zero points and, where x is rounded either way, codes of up to 5
+ * bits go as bytes, and x as integers: gemv_tiles_bytes.h. Those of blocks with minima go as bytes
+ * times their levels: gemv_tiles_levels.h.
  *
  * In which order a strip has its elements is the decoder's choice, as long as x has the same. A row
  * is summed in an order that depends on the layout alone: dots of a group, groups of a stage,

@@ -14,7 +14,8 @@
 #define CHUNK_GROUPS (CHUNK * STAGE / 16)
 #define STAGE_BYTES 320 /* of codes, and of scales in structs, at most      */
 
-/* What codes become, bfloat16 or, at the end of the list, bytes. */
+/* What codes become, bfloat16 or, at the end of the list, bytes. Codes of up to 5 bits are
+ * bytes beside zero points, and where x of F32 has up to eight columns. */
 typedef enum kf_tile_kind {
     KF_TILE_NIBBLES,        /* 4 bits: a table of 16                                       */
     KF_TILE_FOLDED,         /* the same, times the scales of groups of 16, one byte each   */
@@ -24,8 +25,8 @@ typedef enum kf_tile_kind {
     KF_TILE_QUARTERS,       /* 2 bits: a table of 4                                        */
     KF_TILE_SPLIT,          /* 4 bits: any 16 numbers, each the sum of two of bfloat16     */
     KF_TILE_SUPER,          /* blocks of two levels: a table of up to 64                   */
-    KF_TILE_WHOLE_NIBBLES,  /* 4 bits with zero points, as bytes: a table of 16      */
-    KF_TILE_WHOLE_QUARTERS, /* 2 bits with zero points, as bytes: a table of 4       */
+    KF_TILE_WHOLE_NIBBLES,  /* 4 bits, as bytes: a table of 16                       */
+    KF_TILE_WHOLE_QUARTERS, /* 2 bits, as bytes: a table of 4                        */
     KF_TILE_WHOLE_BYTES,    /* two's complement, the bytes that they are             */
     KF_TILE_WHOLE_SUPER,    /* blocks of two levels in groups of 32                  */
     KF_TILE_LEVELS,         /* the same in blocks with minima: codes times levels    */

@@ -16,7 +16,7 @@
 /* Sums of up to two groups of bytes: of x's upper bytes, then of its lower ones. */
 typedef int32_t byte_sums[2][2][TILE_ROWS * V];
 
-/* LEVELS: what half of the rows have of a stage, and of the three stages before. */
+/* LEVELS: what half of the rows have of a stage; halves take four places in turns. */
 #define HALF (TILE_ROWS / 2)
 #define HALF_PLANE (HALF * STAGE)
 typedef struct level_room {
