@@ -270,7 +270,8 @@ static kerf_status load(const context *x, const char *name, json_t **out)
 static kerf_status check_file(context *x, const kf_config_file *file, const json_t *whole)
 {
     x->file = file;
-    x->q = json_object_get(whole, file->member);
+    x->q = strcmp(file->name, "config.json") == 0 ? kf_config_quantization(whole, NULL)
+                                                  : json_object_get(whole, file->member);
     if (!json_is_object(x->q)) return KERF_OK;
     if (file->key) check_formats(x);
     KF_TRY(check_kept(x));
@@ -291,11 +292,25 @@ static kerf_status check_files(context *x, const json_t *config, const json_t *o
 static int is_untiled(const context *x, const json_t *config, const kerf_weight *w)
 {
     const kerf_group_kind kind = w->codec.format->geometry;
-    const json_t *q = json_object_get(config, "quantization_config");
+    const json_t *q = kf_config_quantization(config, NULL);
     return x->of.layout == &kf_layouts[KF_LAYOUT_DEEPSEEK] &&
            w->codec.format->element == KERF_ELEM_E4M3 &&
            (kind == KERF_GROUP_TENSOR || kind == KERF_GROUP_ROW) &&
            !json_is_array(json_object_get(q, "weight_block_size"));
+}
+
+/* Two that say different things: which one counts is for each loader to choose. */
+static void check_single(const context *x, const json_t *config)
+{
+    char text[256];
+    const char *nest;
+    kf_config_quantization(config, &nest);
+    if (!nest) return;
+    snprintf(text, sizeof text,
+             "has a second quantization_config in %s, which says something else: loaders take the "
+             "one or the other; what kerf convert, quantize and dequantize write has one at most",
+             nest);
+    x->found(x->ctx, "config.json", text);
 }
 
 static kerf_status check_all(context *x, const json_t *config, const json_t *older)
@@ -329,6 +344,7 @@ kerf_status kf_config_check(const kerf_reader *r, const kerf_weights *w,
     KF_TRY(kerf_layout_configured(r, &x.of.layout, err));
     kerf_status s = load(&x, "config.json", &config);
     if (s == KERF_OK) s = load(&x, "hf_quant_config.json", &older);
+    if (s == KERF_OK) check_single(&x, config);
     if (s == KERF_OK) s = check_all(&x, config, older);
     json_decref(config);
     json_decref(older);

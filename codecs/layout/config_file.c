@@ -10,6 +10,7 @@
 #include "file/disk/io.h"
 #include "file/json/json_read.h"
 #include "layout/layout_table.h"
+#include "roles/facts.h"
 
 kerf_status kf_config_load(const kerf_reader *r, const char *name, json_t **out, kerf_error *err)
 {
@@ -33,6 +34,32 @@ kerf_status kf_config_check_read(const kerf_reader *r, kerf_error *err)
     KF_TRY(kf_config_load(r, "config.json", &config, err));
     json_decref(config);
     return KERF_OK;
+}
+
+/* From the outside in: what is further out counts. */
+static void find_quantization(const json_t *config, const char *nest, unsigned depth,
+                              const json_t **found, const char **second)
+{
+    const json_t *q = json_object_get(config, "quantization_config");
+    if (json_is_object(q)) {
+        if (!*found)
+            *found = q;
+        else if (!*second && !json_equal(q, *found))
+            *second = nest;
+    }
+    for (int i = 0; depth > 0 && kf_language_nests[i]; i++) {
+        const char *name = kf_language_nests[i];
+        find_quantization(json_object_get(config, name), name, depth - 1, found, second);
+    }
+}
+
+const json_t *kf_config_quantization(const json_t *config, const char **second)
+{
+    const json_t *found = NULL;
+    const char *other = NULL;
+    find_quantization(config, NULL, 2, &found, &other); /* a thinker_config has a text_config */
+    if (second) *second = other;
+    return found;
 }
 
 /* The layout that a quantization_config names; NULL: none that kerf knows. Most methods are called
@@ -64,8 +91,8 @@ static const kerf_layout *find_method(const json_t *q)
     return kerf_layout_find(method);
 }
 
-/* A file that is not JSON is not there, for this question. */
-static kerf_status load_sound(const kerf_reader *r, const char *name, json_t **out, kerf_error *err)
+kerf_status kf_config_load_sound(const kerf_reader *r, const char *name, json_t **out,
+                                 kerf_error *err)
 {
     kerf_status s = kf_config_load(r, name, out, err);
     return s == KERF_E_DATA ? KERF_OK : s;
@@ -76,10 +103,10 @@ kerf_status kerf_layout_configured(const kerf_reader *r, const kerf_layout **out
 {
     json_t *config, *older = NULL;
     *out = NULL;
-    KF_TRY(load_sound(r, "config.json", &config, err));
-    const json_t *q = json_object_get(config, "quantization_config");
+    KF_TRY(kf_config_load_sound(r, "config.json", &config, err));
+    const json_t *q = kf_config_quantization(config, NULL);
     const kerf_layout *found = find_method(q);
-    kerf_status s = q ? KERF_OK : load_sound(r, "hf_quant_config.json", &older, err);
+    kerf_status s = q ? KERF_OK : kf_config_load_sound(r, "hf_quant_config.json", &older, err);
     if (json_object_get(json_object_get(older, "quantization"), "quant_algo"))
         found = &kf_layouts[KF_LAYOUT_MODELOPT];
     if (s == KERF_OK) *out = found;
@@ -91,8 +118,8 @@ kerf_status kerf_layout_configured(const kerf_reader *r, const kerf_layout **out
 int kf_config_foreign(const kerf_reader *r, char *method, size_t size)
 {
     json_t *config;
-    if (load_sound(r, "config.json", &config, NULL) != KERF_OK) return 0;
-    const json_t *q = json_object_get(config, "quantization_config");
+    if (kf_config_load_sound(r, "config.json", &config, NULL) != KERF_OK) return 0;
+    const json_t *q = kf_config_quantization(config, NULL);
     const char *name = json_string_value(json_object_get(q, "quant_method"));
     const int is_foreign = name && name[0] && !find_method(q);
     if (is_foreign) kerf_text_printable(name, method, size);

@@ -1,5 +1,6 @@
 /* config_write.c - the small files beside quantized weights, from config_table.c. All of
- * config.json but its quantization_config stays as it is, even its white space. */
+ * config.json but its quantization_config stays as it is, even its white space. What says so in an
+ * object of it, of all or of one modality, speaks of the weights as they were: it goes, too. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,56 +25,94 @@ static int is_key(kf_json key, const char *text)
     return key.n == strlen(text) && memcmp(key.text, text, key.n) == 0;
 }
 
+/* Whether the text of a value holds the key; in a string, too, which changes nothing. */
+static int holds_key(kf_json value)
+{
+    const size_t n = strlen(KEY);
+    for (size_t i = 0; i + n <= value.n; i++)
+        if (value.text[i] == '"' && memcmp(value.text + i, KEY, n) == 0) return 1;
+    return 0;
+}
+
+typedef struct patching {
+    kf_text text;
+    int is_mlx;  /* the numbers of MLX stand at the top */
+    int changed; /* something was left out              */
+    kerf_error *err;
+} patching;
+
+/* "{" and the members of an object but for what says how weights are quantized. *kept: how many
+ * these are, *tail: what follows the last one. depth: objects around this one. */
+static kerf_status add_members(patching *p, kf_json object, unsigned depth, size_t *kept,
+                               const char **tail)
+{
+    kf_json_walk walk;
+    kf_member m;
+    int more;
+    *kept = 0;
+    *tail = strchr(object.text, '{') + 1;
+    kf_text_add(&p->text, "{");
+    kf_json_walk_init(&walk, object);
+    for (;;) {
+        KF_TRY(kf_json_walk_next(&walk, &m, &more, p->err));
+        if (!more) return KERF_OK;
+        const char *from = m.key.text, *to = m.value.text + m.value.n;
+        while (strchr(SPACE, from[-1])) from--; /* with its indentation */
+        while (strchr(SPACE, to[-1])) to--;
+        *tail = to;
+        if (is_key(m.key, KEY) || (depth == 0 && p->is_mlx && is_key(m.key, MLX_KEY))) {
+            p->changed = 1;
+            continue;
+        }
+        if ((*kept)++ > 0) kf_text_add(&p->text, ",");
+        if (to[-1] == '}' && holds_key(m.value)) {
+            size_t inside;
+            const char *last;
+            kf_text_add_bytes(&p->text, from, (size_t)(strchr(m.value.text, '{') - from));
+            KF_TRY(add_members(p, m.value, depth + 1, &inside, &last));
+            from = last;
+        }
+        kf_text_add_bytes(&p->text, from, (size_t)(to - from));
+    }
+}
+
+static kerf_status find_mlx(kf_json config, int *is_mlx, kerf_error *err)
+{
+    json_t *whole;
+    KF_TRY(kf_json_parse(config.what, config.text, config.n, KF_JSON_PYTHON, &whole, err));
+    const json_t *sizes = json_object_get(json_object_get(whole, "quantization"), "group_size");
+    *is_mlx = json_is_integer(sizes);
+    json_decref(whole);
+    return KERF_OK;
+}
+
 /* The members of config but for its quantization_config, then the new one as the last; NULL when
  * nothing changes. */
 static kerf_status patch(kf_json config, const char *quantization, char **out, kerf_error *err)
 {
-    int changed = quantization != NULL;
-    kf_json_walk walk;
-    kf_member m;
-    int more;
-    size_t kept = 0;
+    patching p = {.changed = quantization != NULL, .err = err};
+    size_t kept;
     uint64_t members;
-    kf_text t = {0};
+    const char *tail;
     KF_TRY(kf_json_check(config, &config_rules, &members, err));
-    json_t *whole;
-    KF_TRY(kf_json_parse(config.what, config.text, config.n, KF_JSON_PYTHON, &whole, err));
-    const json_t *sizes = json_object_get(json_object_get(whole, "quantization"), "group_size");
-    const int is_mlx = json_is_integer(sizes);
-    json_decref(whole);
-    const char *tail = strchr(config.text, '{') + 1; /* what follows the last member */
-    kf_text_add(&t, "{");
-    kf_json_walk_init(&walk, config);
-    for (;;) {
-        kerf_status s = kf_json_walk_next(&walk, &m, &more, err);
-        if (s != KERF_OK) {
-            free(t.p);
-            return s;
-        }
-        if (!more) break;
-        const char *from = m.key.text, *to = m.value.text + m.value.n;
-        while (strchr(SPACE, from[-1])) from--; /* with its indentation */
-        while (strchr(SPACE, to[-1])) to--;
-        tail = to;
-        if (is_key(m.key, KEY) || (is_mlx && is_key(m.key, MLX_KEY))) {
-            changed = 1;
-            continue;
-        }
-        if (kept++ > 0) kf_text_add(&t, ",");
-        kf_text_add_bytes(&t, from, (size_t)(to - from));
+    KF_TRY(find_mlx(config, &p.is_mlx, err));
+    const kerf_status s = add_members(&p, config, 0, &kept, &tail);
+    if (s != KERF_OK) {
+        free(p.text.p);
+        return s;
     }
     if (quantization) {
-        kf_text_add(&t, kept ? ",\n  " KEY ": " : "\n  " KEY ": ");
+        kf_text_add(&p.text, kept ? ",\n  " KEY ": " : "\n  " KEY ": ");
         for (const char *c = quantization; *c; c++) /* one level deeper */
-            kf_text_add(&t, *c == '\n' ? "\n  " : "%c", *c);
+            kf_text_add(&p.text, *c == '\n' ? "\n  " : "%c", *c);
     }
-    kf_text_add_bytes(&t, tail, (size_t)(config.text + config.n - tail));
-    if (t.failed) {
-        free(t.p);
+    kf_text_add_bytes(&p.text, tail, (size_t)(config.text + config.n - tail));
+    if (p.text.failed) {
+        free(p.text.p);
         return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%s: no memory", config.what);
     }
-    if (!changed) free(t.p);
-    *out = changed ? t.p : NULL;
+    if (!p.changed) free(p.text.p);
+    *out = p.changed ? p.text.p : NULL;
     return KERF_OK;
 }
 

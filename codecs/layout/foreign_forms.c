@@ -290,10 +290,9 @@ static kerf_status ask_folder(const kerf_reader *r, kf_foreign *folder, kerf_err
     const kerf_status s = kf_config_load(r, "config.json", &config, err);
     if (s == KERF_E_DATA && !layout) return KERF_OK; /* no JSON: of others to say */
     KF_TRY(s);
-    const json_t *q = json_object_get(config, "quantization_config");
-    json_t *mlx = json_object_get(config, "quantization"); /* it has both, mostly */
-    if (!mlx) mlx = json_object_get(config, "quantization_config");
-    folder->mlx = json_is_object(mlx) ? json_incref(mlx) : NULL;
+    const json_t *q = kf_config_quantization(config, NULL);
+    const json_t *mlx = json_object_get(config, "quantization"); /* it has both, mostly */
+    folder->mlx = json_incref((json_t *)(json_is_object(mlx) ? mlx : q));
     const json_t *size = json_object_get(q, "weight_block_size");
     folder->in_order = json_is_false(json_object_get(q, "desc_act"));
     for (size_t i = 0; i < 2; i++) {

@@ -6,15 +6,15 @@
 #include <string.h>
 
 /* Where the language model is described, from the outside in. */
-static const char *const nests[] = {
+const char *const kf_language_nests[] = {
     "thinker_config",    "text_config", "llm_config", "language_config",
     "text_model_config", "decoder",     NULL};
 
 /* The innermost description of the language model: that of a Qwen-Omni is nested twice. */
 static const json_t *language_of(const json_t *config)
 {
-    for (int i = 0; nests[i]; i++) {
-        const json_t *inner = json_object_get(config, nests[i]);
+    for (int i = 0; kf_language_nests[i]; i++) {
+        const json_t *inner = json_object_get(config, kf_language_nests[i]);
         if (json_is_object(inner)) config = inner;
     }
     return config;

@@ -16,6 +16,10 @@ typedef struct kf_facts {
     int has_mtp; /* layers from `layers` on predict further tokens       */
 } kf_facts;
 
+/* The names of the objects of config.json that describe the language model; NULL ends them. One may
+ * stand in another. */
+extern const char *const kf_language_nests[];
+
 /* config: what stands beside the files; NULL: nothing. architecture: of a GGUF file, or NULL. */
 void kf_facts_read(const json_t *config, const char *architecture, kf_facts *out);
 
