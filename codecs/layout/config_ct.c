@@ -1,6 +1,7 @@
 /* config_ct.c - what compressed-tensors' loaders are told in config.json. */
 #include <string.h>
 
+#include "layout/config_cache.h"
 #include "layout/config_table.h"
 
 static int ct_strategy(KF_VALUE_ARGS)
@@ -132,5 +133,6 @@ const kf_config_key kf_ct_keys[] = {
     {"quantization_status", kf_say_literal, "\"compressed\"", NULL},
     {"config_groups", ct_groups, NULL, ct_groups_agree},
     {"ignore", kf_say_kept, NULL, NULL},
+    {"kv_cache_scheme", kf_say_cache_scheme, NULL, NULL},
     {NULL, NULL, NULL, NULL},
 };

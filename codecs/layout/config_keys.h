@@ -17,6 +17,7 @@ typedef struct kf_configured {
     size_t count;
     const kerf_format *format[64]; /* those of the quantized weights, each once */
     size_t formats;
+    const struct kf_cache *cache; /* what is said of the KV cache (config_cache.h); NULL: nothing */
 } kf_configured;
 
 typedef struct kf_config_key {

@@ -2,6 +2,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "layout/config_cache.h"
 #include "layout/config_table.h"
 
 /* Algorithms that want the scale of each layer's inputs, and the scheme that has the same tensors
@@ -43,7 +44,6 @@ static int modelopt_algorithm(KF_VALUE_ARGS)
     return kf_give(out, json_string(q->formats > 1 ? "MIXED_PRECISION" : algorithm_of(q, f)));
 }
 
-/* Names in any case, as loaders compare them, with the scale of inputs or without. */
 /* Names in any case, as loaders compare them, with the scale of inputs or without. */
 static int is_scheme(const char *name, const char *scheme)
 {
@@ -182,6 +182,7 @@ const kf_config_key kf_modelopt_keys[] = {
     {"quant_algo", modelopt_algorithm, NULL, modelopt_agrees},
     {"config_groups", modelopt_groups, NULL, NULL},
     {"ignore", kf_say_kept, NULL, NULL},
+    {"kv_cache_scheme", kf_say_cache_scheme, NULL, NULL},
     {"producer", modelopt_producer, NULL, NULL},
     {"group_size", modelopt_group_size, NULL, kf_is_same},
     {"quantized_layers", modelopt_layers, NULL, modelopt_layers_agree},
@@ -191,7 +192,7 @@ const kf_config_key kf_modelopt_keys[] = {
 /* Older loaders insist on all of these, and on the name of the producer beside them. */
 const kf_config_key kf_modelopt_old_keys[] = {
     {"quant_algo", modelopt_algorithm, NULL, modelopt_agrees},
-    {"kv_cache_quant_algo", kf_say_literal, "null", NULL},
+    {"kv_cache_quant_algo", kf_say_cache_algorithm, NULL, NULL},
     {"group_size", modelopt_group_size, NULL, kf_is_same},
     {"quantized_layers", modelopt_layers, NULL, modelopt_layers_agree},
     {"exclude_modules", kf_say_kept, NULL, NULL},

@@ -9,6 +9,7 @@
 #include "file/json/json_read.h"
 #include "file/json/json_walk.h"
 #include "file/json/text.h"
+#include "layout/config_cache.h"
 #include "layout/config_table.h"
 #include "layout/experts.h"
 
@@ -237,28 +238,39 @@ static kerf_status make_config(const kerf_reader *r, const kf_config_file *file,
     return *is_there ? s : KERF_OK;
 }
 
+static kerf_status make_files(const kerf_reader *r, const kf_configured *q,
+                              kerf_companion out[KERF_COMPANIONS], size_t *count, kerf_error *err)
+{
+    const kf_config_file *file = kf_config_table[q->layout - kf_layouts].file;
+    int is_there;
+    char *text;
+    KF_TRY(make_config(r, &file[0], q, &text, &is_there, err));
+    if (!text) return KERF_OK;
+    out[(*count)++] = (kerf_companion){"config.json", text};
+    kerf_status s = make_text(&file[1], q, &text, err);
+    if (s == KERF_OK && text) out[(*count)++] = (kerf_companion){file[1].name, text};
+    if (s == KERF_OK) return KERF_OK;
+    kerf_companions_free(out, *count);
+    *count = 0;
+    return s;
+}
+
 kerf_status kerf_layout_companions(const kerf_layout *l, const kerf_reader *r,
                                    const kerf_weight *weights, size_t weight_count,
                                    kerf_companion out[KERF_COMPANIONS], size_t *count,
                                    kerf_error *err)
 {
     kf_configured q = {.layout = l, .weights = weights, .count = weight_count};
-    const kf_config_file *file = kf_config_table[l - kf_layouts].file;
-    int is_there;
-    char *text;
+    kf_cache cache;
     *count = 0;
     KF_TRY(collect(&q, err));
     KF_TRY(kf_experts_check(l, weights, weight_count, err));
     KF_TRY(check_inputs(&q, err));
     if (!kerf_reader_is_folder(r)) return KERF_OK;
-    KF_TRY(make_config(r, &file[0], &q, &text, &is_there, err));
-    if (!text) return KERF_OK;
-    out[(*count)++] = (kerf_companion){"config.json", text};
-    kerf_status s = make_text(&file[1], &q, &text, err);
-    if (s == KERF_OK && text) out[(*count)++] = (kerf_companion){file[1].name, text};
-    if (s == KERF_OK) return KERF_OK;
-    kerf_companions_free(out, *count);
-    *count = 0;
+    KF_TRY(kf_cache_open(r, l, weights, weight_count, &cache, err));
+    q.cache = &cache;
+    const kerf_status s = make_files(r, &q, out, count, err);
+    kf_cache_close(&cache);
     return s;
 }
 

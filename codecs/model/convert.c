@@ -8,6 +8,7 @@
 #include <kerf/quantize.h>
 
 #include "base/base.h"
+#include "layout/config_cache.h"
 #include "layout/foreign.h"
 #include "layout/input_scales.h"
 #include "model/arrange_experts.h"
@@ -34,6 +35,7 @@ typedef struct converting {
     uint64_t bytes_in;
     kerf_share share;
     kerf_losses losses;
+    kf_cache cache;
 } converting;
 
 static const kerf_weight *weight_at(const converting *c, size_t i)
@@ -43,10 +45,21 @@ static const kerf_weight *weight_at(const converting *c, size_t i)
 
 /* --- losses -------------------------------------------------------------------------------- */
 
-/* Scales of activations, which have other names in every layout. */
-static int is_input_scale(const kerf_weight *w)
+/* Whether nothing but files changes. Other layouts than kerf's say in config.json which scales
+ * count, and that is written anew. */
+static int is_only_moved(const converting *c)
 {
-    return !w->codec.format && kerf_is_activation_scale(w->name);
+    size_t i = 0;
+    while (i < c->count && !weight_at(c, i)->codec.format) i++;
+    return i < c->count && c->layout == kerf_layout_at(0) && weight_at(c, i)->layout == c->layout;
+}
+
+/* Scales of activations, which have other names in every layout, but for those of the KV cache. */
+static int loses_scale(const converting *c, size_t i)
+{
+    const kerf_weight *w = weight_at(c, i);
+    return !w->codec.format && kerf_is_activation_scale(w->name) && !c->target[i].input &&
+           !kf_cache_keeps(&c->cache, c->layout, w->name);
 }
 
 /* Whether w begins a group of merged layers that have different scales per matrix. */
@@ -71,10 +84,12 @@ static kerf_status group_differs(const converting *c, const kerf_weight *w, int 
 
 static kerf_status find_losses(converting *c, kerf_error *err)
 {
+    const int is_moved = is_only_moved(c);
+    c->losses.cache = c->cache.is_there && !c->cache.scheme;
     for (size_t i = 0; i < c->count; i++) {
         const kerf_weight *w = weight_at(c, i);
         int differs = 0;
-        c->losses.input_scales += is_input_scale(w) && !c->target[i].input;
+        c->losses.input_scales += !is_moved && loses_scale(c, i);
         c->losses.smoothed += kf_has_suffix(w->name, ".pre_quant_scale") != 0;
         if (!w->codec.format || !kerf_layout_shares_scale(c->layout, w->codec.format)) continue;
         KF_TRY(group_differs(c, w, &differs, err));
@@ -137,6 +152,8 @@ static kerf_status declare_output(converting *c, const kerf_output *to, kerf_err
     for (size_t i = 0; i < c->count; i++) all[i] = c->target[i].weight;
     kerf_status s = kf_manifest_describe(&c->manifest, c->source->reader, c->source->path,
                                          c->layout, all, c->count, err);
+    if (s == KERF_OK)
+        s = kf_cache_open(c->source->reader, c->layout, all, c->count, &c->cache, err);
     free(all);
     return s;
 }
@@ -317,6 +334,9 @@ static const struct {
     {offsetof(kerf_losses, foreign), "block scales are bytes that one of the layouts reads as "
                                      "another number (NaN, or with a sign); "
                                      "they are kept as they are"},
+    {offsetof(kerf_losses, cache),
+     "quantization of the KV cache (kv_cache_scheme in config.json), "
+     "which the new layout has no words for: runtimes will not do it"},
 };
 
 const char *kerf_losses_at(const kerf_losses *l, size_t i, uint64_t *count)
@@ -345,6 +365,7 @@ kerf_status kerf_convert(const kerf_checkpoint *source, const kerf_output *out, 
                                 .seconds = kf_now_s() - began_s,
                                 .share = c.share};
     for (size_t i = 0; c.target && i < c.count; i++) kf_input_scale_close(c.target[i].input);
+    kf_cache_close(&c.cache);
     free(c.target);
     kf_manifest_close(&c.manifest);
     kerf_checkpoint_close(c.source);

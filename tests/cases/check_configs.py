@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """check_configs.py KERF [CASE...]: what config.json says of quantization, wherever it says it: in the description of the
-language model of a checkpoint of several modalities, and twice. What is written says it once."""
+language model of a checkpoint of several modalities, twice, and of the KV cache. What is written says it once."""
 import json
 import sys
 
@@ -106,6 +106,92 @@ def case_text(kerf, tmp):
         with open(f"{tmp}/out/config.json") as f:
             found = f.read()
         need(found == before % ("", ',\n        "vision": {}' if "vision" in text else ""), f"wrote {found}")
+
+
+# --- the KV cache ---------------------------------------------------------------------------------
+UP = "model.layers.0.mlp.up_proj"
+FP8 = {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "tensor", "dynamic": False}
+MODELOPT = {"dynamic": False, "num_bits": 8, "type": "float"}
+SCALES = [(f"model.layers.0.self_attn.{x}_scale", "F32", (1,), [0.02]) for x in "kv"]
+
+
+def change(folder, name="config.json", **members):
+    """Members of what a file says of quantization; None: away with it."""
+    with open(f"{folder}/{name}") as f:
+        config = json.load(f)
+    q = config["quantization_config" if name == "config.json" else "quantization"]
+    q.update(members)
+    for key in [k for k, v in members.items() if v is None]:
+        del q[key]
+    with open(f"{folder}/{name}", "w") as f:
+        json.dump(config, f)
+
+
+def quantized(kerf, tmp, layout, scales):
+    plain = model(f"{tmp}/plain", [(UP + ".weight", "BF16", (256, 256)), ("lm_head.weight", "BF16", (512, 256)), *scales], model_type="llama")
+    kerf("quantize", plain, "-f", "nvfp4", "--layout", layout, "-o", f"{tmp}/{layout}", "-y")
+    return f"{tmp}/{layout}"
+
+
+def said(folder):
+    """Of the cache, in config.json and in hf_quant_config.json."""
+    q = config_of(folder).get("quantization_config", {})
+    try:
+        with open(f"{folder}/hf_quant_config.json") as f:
+            return q.get("kv_cache_scheme"), json.load(f)["quantization"]["kv_cache_quant_algo"]
+    except FileNotFoundError:
+        return q.get("kv_cache_scheme"), None
+
+
+def lost(kerf, folder, layout, out):
+    return [s for s in kerf.json("convert", folder, "--layout", layout, "-o", out, "-y")["losses"] if "KV cache" in s or "scales of activations" in s]
+
+
+def case_cache(kerf, tmp):
+    """A quantized KV cache outlives a change of layout, there and back, and one that does not change anything."""
+    for scales in (SCALES, [(n.replace(".k_", ".k_proj.k_").replace(".v_", ".v_proj.v_"), *rest) for n, *rest in SCALES], []):
+        ct = quantized(kerf, tmp, "compressed-tensors", scales)
+        need(said(ct) == (None, None), f"a cache that nobody asked for: {said(ct)}")
+        change(ct, kv_cache_scheme=FP8)
+        out = f"{tmp}/out"
+        need(lost(kerf, ct, "compressed-tensors", out) == [], f"lost without a change: {lost(kerf, ct, 'compressed-tensors', out)}")
+        need(said(out) == (FP8, None), f"the same layout: {said(out)}")
+        need(lost(kerf, ct, "modelopt", out) == [], f"lost to modelopt: {lost(kerf, ct, 'modelopt', out)}")
+        need(said(out) == (MODELOPT, "FP8"), f"modelopt: {said(out)}")
+        kerf("inspect", out)
+        need(lost(kerf, out, "modelopt", f"{tmp}/again") == [] and said(f"{tmp}/again") == (MODELOPT, "FP8"), f"modelopt again: {said(f'{tmp}/again')}")
+        need(lost(kerf, out, "compressed-tensors", f"{tmp}/back") == [] and said(f"{tmp}/back") == (FP8, None), f"and back: {said(f'{tmp}/back')}")
+        change(out, kv_cache_scheme=None)  # older exports say it in the other file alone
+        need(lost(kerf, out, "compressed-tensors", f"{tmp}/back") == [] and said(f"{tmp}/back") == (FP8, None), f"from hf_quant_config.json: {said(f'{tmp}/back')}")
+        need(any(s.startswith("1 quantization of the KV cache") for s in lost(kerf, ct, "kerf", out)), "nothing lost")
+        need(lost(kerf, out, "kerf", f"{tmp}/again") == [], "lost where nothing changes")
+        kerf("quantize", ct, "-f", "nvfp4", "--tensor", "lm_head.weight=nvfp4", "--layout", "compressed-tensors", "-o", out, "-y")
+        need(said(out) == (FP8, None), f"weights that stay: {said(out)}")
+        words = model(f"{tmp}/words", [*WORDS, *scales], model_type="llama", quantization_config={**CT, "kv_cache_scheme": FP8})
+        kerf("quantize", words, "-f", "nvfp4", "--layout", "modelopt", "-o", out, "-y", says="decoded on the way in")
+        need(said(out) == ((None, None) if scales else (MODELOPT, "FP8")), f"weights that are decoded: {said(out)}")
+        kerf("dequantize", words, "-o", out, "-y")
+        need(places(config_of(out)) == [], "dequantized")
+
+
+def case_cache_words(kerf, tmp):
+    """What only one layout can say stays there, and is counted elsewhere."""
+    ct, out = quantized(kerf, tmp, "compressed-tensors", SCALES), f"{tmp}/out"
+    for scheme in ({**FP8, "type": "int"}, {**FP8, "strategy": "attn_head"}, {**FP8, "dynamic": True}, {**FP8, "symmetric": False}):
+        change(ct, kv_cache_scheme=scheme)
+        need(lost(kerf, ct, "compressed-tensors", out) == [] and said(out) == (scheme, None), f"{scheme}: {said(out)}")
+        need([s[:16] for s in lost(kerf, ct, "modelopt", out)] == ["2 scales of acti", "1 quantization o"], f"{scheme}: {lost(kerf, ct, 'modelopt', out)}")
+        need(said(out) == (None, None), f"{scheme} in modelopt: {said(out)}")
+    older = quantized(kerf, tmp, "compressed-tensors", [(n.replace(".k_", ".k_proj.output_").replace(".v_", ".v_proj.output_"), *rest) for n, *rest in SCALES])
+    change(older, kv_cache_scheme=FP8)
+    need(lost(kerf, older, "compressed-tensors", out) == [] and said(out) == (FP8, None), "older names")
+    need(len(lost(kerf, older, "modelopt", out)) == 2 and said(out) == (None, None), "older names in modelopt")
+    mo = quantized(kerf, tmp, "modelopt", SCALES)
+    for scheme in ("NVFP4", {"dynamic": False, "num_bits": 4, "type": "float"}):
+        change(mo, kv_cache_scheme=scheme)
+        change(mo, "hf_quant_config.json", kv_cache_quant_algo="NVFP4")
+        need(lost(kerf, mo, "modelopt", out) == [] and said(out) == (scheme, "NVFP4"), f"{scheme}: {said(out)}")
+        need(len(lost(kerf, mo, "compressed-tensors", out)) == 2 and said(out) == (None, None), f"{scheme} in compressed-tensors: {said(out)}")
 
 
 if __name__ == "__main__":

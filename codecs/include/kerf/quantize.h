@@ -188,6 +188,8 @@ typedef struct kerf_losses {
     uint64_t rounded;      /* scales stored as another number, a reciprocal for one, that fp32
                               rounds: converted back they differ in the last place                */
     uint64_t foreign;      /* block scales whose byte one of the layouts reads as another number  */
+    uint64_t cache;        /* 1: config.json said that the KV cache is quantized, in a way that the
+                              new layout has no words for                                         */
 } kerf_losses;
 
 /* The i-th kind of loss in words, to be written behind its number, which is *count; NULL past the

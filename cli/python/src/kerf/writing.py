@@ -165,6 +165,7 @@ class Losses(Record):
     groups: int
     rounded: int
     foreign: int
+    cache: int
 
 
 @dataclasses.dataclass(frozen=True)
