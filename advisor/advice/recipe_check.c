@@ -78,7 +78,7 @@ static kerf_status is_promised(const recipe_check *c, const kerf_weight *w, cons
 /* What was measured of one promise: of one tensor, or of all experts that its stack became. */
 typedef struct measurement {
     kerf_verify_row row; /* of the last one; its score is that of all */
-    size_t parts;
+    size_t parts, equal; /* equal: to the source, byte for byte; they lost nothing */
     int edited, shares, recoded;
 } measurement;
 
@@ -97,10 +97,16 @@ static kerf_status measure_part(recipe_check *c, const kerf_promise *p, const ke
     if (!same) return KERF_OK;
     kf_work_item(c->compare.progress, w->name, "verify");
     KF_TRY(kf_compare_weights(&c->compare, &row, err));
+    if (!row.measured && !row.problem[0]) {
+        m->equal++;
+        if (kf_is_equal_quantized(&row))
+            KF_TRY(kf_score_equal(&c->compare, &row, err));
+        else
+            row.score.bytes = kerf_weight_bytes(row.other);
+    }
     m->shares |= kerf_layout_shares_scale(row.other->layout, row.other->codec.format);
     m->recoded |= row.other->layout != kerf_layout_at(0);
     kerf_score_merge(&m->row.score, &row.score);
-    m->row.measured = row.measured;
     if (row.problem[0]) memcpy(m->row.problem, row.problem, sizeof row.problem);
     return KERF_OK;
 }
@@ -134,12 +140,13 @@ static kerf_status check_promise(recipe_check *c, const kerf_promise *p, kerf_er
                                          : PROMISE_TOLERANCE;
     /* parts have scales of their own where the stack had one for each expert */
     const uint64_t more = m.parts > 1 ? MATRIX_BYTES * m.parts : 0;
-    if (m.row.problem[0] || !m.row.measured) {
+    const int lossless = m.equal == m.parts; /* no more than any promise */
+    if (m.row.problem[0]) {
         if (r->broken++ == 0)
             snprintf(r->first, sizeof r->first, "%.200s %.150s", p->tensor, m.row.problem);
     } else if (m.row.score.bytes < p->bytes || m.row.score.bytes - p->bytes > more) {
         note_broken(c, p->tensor, "bytes", (double)p->bytes, (double)m.row.score.bytes);
-    } else if (!(fabs(got - p->t2) <= tolerance * p->t2)) {
+    } else if (!lossless && !(fabs(got - p->t2) <= tolerance * p->t2)) {
         note_broken(c, p->tensor, "t2", p->t2, got);
     } else {
         r->kept++;

@@ -1,8 +1,10 @@
-/* report.h - advice as a text, in its kinds. advice_write.c chooses between them. */
+/* report.h - advice as a text, in its kinds, of which advice_write.c chooses; and what the texts of
+ * a verification share. */
 #ifndef KERF_REPORT_H
 #define KERF_REPORT_H
 
 #include <kerf/advise.h>
+#include <kerf/verify.h>
 #include <stdio.h>
 
 #include "file/json/json_text.h"
@@ -16,5 +18,8 @@ void kf_put_markdown(const kerf_advice *a, FILE *to);
 /* The head of the page. */
 void kf_put_verdict(const kerf_advice *a, FILE *to);
 void kf_put_html(const kerf_advice *a, FILE *to);
+
+/* How many rows the total is of. */
+size_t kf_verification_totaled(const kerf_verification *v);
 
 #endif

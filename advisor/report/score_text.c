@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/text_page.h"
+#include "report/report.h"
 
 enum { FEW_ROWS = 8 }; /* scores: up to so many are always listed one by one */
 enum { WORST = 10 };   /* tensors that were verified, where not all are listed */
@@ -131,7 +132,8 @@ static void put_worst(kf_page *p, const verified_text *t)
         put_figures(p, &t->order[i]->score, 0);
     }
     kf_table_rule(p);
-    kf_table_cell(p, shown < n ? "all %zu, of which the worst are above" : "all %zu", n);
+    const size_t all = kf_verification_totaled(v);
+    kf_table_cell(p, shown < all ? "all %zu, of which the worst are above" : "all %zu", all);
     kf_table_cell(p, "%s", "");
     put_figures(p, &v->total, 0);
     kf_table_end(p);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "report/ci_text.h"
+#include "report/report.h"
 #include "base/plain_numbers.h"
 
 enum { WORST = 10 };
@@ -61,6 +62,13 @@ size_t kerf_verification_worst(const kerf_verification *v, const kerf_verify_row
     return n;
 }
 
+size_t kf_verification_totaled(const kerf_verification *v)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < v->rows; i++) n += v->row[i].measured || v->row[i].score.elements;
+    return n;
+}
+
 static void put_figures(const kerf_score *s, FILE *to)
 {
     fprintf(to, " | %.3f | %.3e | %.2f | %.3e |\n", kerf_score_bpw(s), kerf_score_t2(s),
@@ -81,7 +89,8 @@ static void put_worst(const kerf_verification *v, const kerf_verify_row **order,
         fprintf(to, " | %s", kerf_weight_format(order[i]->other, name, sizeof name));
         put_figures(&order[i]->score, to);
     }
-    fprintf(to, "| all %zu%s | ", n, n > WORST ? ", of which the worst are above" : "");
+    const size_t all = kf_verification_totaled(v), shown = n < WORST ? n : WORST;
+    fprintf(to, "| all %zu%s | ", all, all > shown ? ", of which the worst are above" : "");
     put_figures(&v->total, to);
 }
 

@@ -296,12 +296,16 @@ static kerf_status measure_smoothed(const kf_compare_job *job, kerf_verify_row *
     return s;
 }
 
-static kerf_status measure_encoded(const kf_compare_job *job, kerf_verify_row *out, kerf_error *err)
+static kerf_status measure_codes(const kf_compare_job *job, kerf_verify_row *out, kerf_error *err)
 {
     if (out->other->decoded && kerf_weight_smoothing(job->other, out->other))
-        KF_TRY(measure_smoothed(job, out, err));
-    else
-        KF_TRY(measure(job, out, out->other, err));
+        return measure_smoothed(job, out, err);
+    return measure(job, out, out->other, err);
+}
+
+static kerf_status measure_encoded(const kf_compare_job *job, kerf_verify_row *out, kerf_error *err)
+{
+    KF_TRY(measure_codes(job, out, err));
     KF_TRY(check_scales(job, out, err));
     return job->exact ? kf_compare_exactly(job, out, err) : KERF_OK;
 }
@@ -367,6 +371,19 @@ kerf_status kf_compare_weights(const kf_compare_job *job, kerf_verify_row *out, 
     if (!out->problem[0] || !is_encoded_again(a, b)) return KERF_OK;
     out->problem[0] = 0;
     return measure_encoded(job, out, err);
+}
+
+int kf_is_equal_quantized(const kerf_verify_row *row)
+{
+    return row->other && !row->measured && !row->problem[0] && row->weight->codec.format &&
+           row->weight->decoded && row->other->codec.format;
+}
+
+kerf_status kf_score_equal(const kf_compare_job *job, kerf_verify_row *row, kerf_error *err)
+{
+    KF_TRY(measure_codes(job, row, err));
+    row->measured = 0;
+    return KERF_OK;
 }
 
 /* --- experts ------------------------------------------------------------------------------- */

@@ -20,6 +20,12 @@ typedef struct kf_compare_job {
 /* Fills score and measured, or problem, of a row that has weight and other, as kerf_verify says. */
 kerf_status kf_compare_weights(const kf_compare_job *job, kerf_verify_row *row, kerf_error *err);
 
+/* Whether a row that was compared is a quantized weight whose codes equal those of its source,
+ * which can be decoded. */
+int kf_is_equal_quantized(const kerf_verify_row *row);
+/* Fills the score of such a row: its error is 0, and its elements count in that of several. */
+kerf_status kf_score_equal(const kf_compare_job *job, kerf_verify_row *row, kerf_error *err);
+
 /* The weights of a source, opened anew, with experts arranged as those of `other`. Close the result
  * with kerf_weights_close. */
 kerf_status kf_weights_like(const kerf_reader *source, const kerf_weights *other,

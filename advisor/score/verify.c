@@ -73,6 +73,43 @@ static kerf_status count_row(void *ctx, size_t i, kerf_error *err)
     return KERF_OK;
 }
 
+/* --- what was quantized already ------------------------------------------------------------- */
+
+static kerf_status score_row(void *ctx, size_t i, const kerf_exec *exec, kerf_error *err)
+{
+    verifying *v = ctx;
+    kerf_verify_row *row = &v->public.row[i];
+    kf_compare_job compare = v->compare;
+    compare.exec = exec;
+    if (!kf_is_equal_quantized(row)) return kf_work_check(&v->work, err);
+    kf_work_item(&v->work, row->weight->name, "verify");
+    return kf_score_equal(&compare, row, err);
+}
+
+static kerf_status add_row(void *ctx, size_t i, kerf_error *err)
+{
+    verifying *v = ctx;
+    (void)err;
+    kerf_score_merge(&v->public.total, &v->public.row[i].score);
+    return KERF_OK;
+}
+
+/* Weights that have the codes of their source lost nothing, and are part of the whole as those are
+ * that were encoded: kerf score counts both. Where nothing was measured the whole has no error, and
+ * they need not be read again. */
+static kerf_status total_equal(verifying *v, const kerf_team *team, kerf_error *err)
+{
+    static const kf_team_work work = {score_row, add_row};
+    kerf_verification *p = &v->public;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < p->rows; i++)
+        if (kf_is_equal_quantized(&p->row[i])) bytes += kerf_weight_bytes(p->row[i].weight);
+    if (p->measured == 0 || bytes == 0) return KERF_OK;
+    kf_work_phase(&v->work, "verify", bytes);
+    p->total = (kerf_score){0};
+    return kf_team_run(team, p->rows, &work, v, err);
+}
+
 /* --- all of them --------------------------------------------------------------------------- */
 
 static kerf_status list_extras(verifying *v, kerf_error *err)
@@ -116,6 +153,7 @@ static kerf_status verify(verifying *v, const kerf_team *team, kerf_error *err)
                        "the limits match none of the %zu tensors that were measured, the first of "
                        "which is %.200s; --write-limits FILE writes some that do",
                        p->measured, first_measured(p));
+    KF_TRY(total_equal(v, team, err));
     KF_TRY(list_extras(v, err));
     KF_TRY(kerf_reader_check(v->compare.source, err));
     KF_TRY(kerf_reader_check(v->compare.other, err));

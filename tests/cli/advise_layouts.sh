@@ -64,6 +64,25 @@ promised=$(awk "BEGIN { print $(json total.bytes) + $(json kept_bytes) }" </dev/
 expect 0 quantize "$tmp/fp8" --recipe "$tmp/r.json" --layout compressed-tensors -o "$tmp/9bits" -y --json
 check "as many bytes as promised" awk "BEGIN { exit !($(json totals.bytes_out) < 1.001 * $promised) }"
 
+# What has the chosen format already is written as it is, and keeps its promise: it lost nothing.
+expect 0 advise "$tmp/fp8" -f fp8-e4m3-128x128,nvfp4 --budget 8.3bits -o "$tmp/r.json" -y
+expect 0 quantize "$tmp/fp8" --recipe "$tmp/r.json" -o "$tmp/exact" -y
+error_says '28 tensors measured as promised, 0 not, 0 edited'
+# A part of it: the whole is what was encoded and what was not, for verify as for score.
+"$KERF" quantize "$model" -f fp8-e4m3-128x128 --layout deepseek --keep '*o_proj*' -o "$tmp/half" -y 2>/dev/null
+LC_ALL=C sed -i '1s/"kerf":"{/"gone":"{/' "$tmp/half/model.safetensors"
+expect 0 score "$tmp/half" -f fp8-e4m3-128x128 --json
+scored=$(json totals.0.t2)
+expect 0 advise "$tmp/half" -f fp8-e4m3-128x128,nvfp4 --budget 8.05bits -o "$tmp/r.json" -y
+expect 0 quantize "$tmp/half" --recipe "$tmp/r.json" -o "$tmp/whole" -y
+error_says '28 tensors measured as promised, 0 not, 0 edited'
+expect 0 verify "$tmp/half" "$tmp/whole" --json
+json_is measured 4
+check "the whole is the same for score and verify" awk -v a="$scored" -v b="$(json total.t2)" \
+    'BEGIN { exit !(a > 0 && b > 0.999999999 * a && b < 1.000000001 * a) }'
+expect 0 verify "$tmp/half" "$tmp/whole"
+output_says '^all 28, of which the worst are above'
+
 # Runtimes.
 on() { expect 0 advise "$model" --runtime "$1" --hardware "$2" --budget "$3" "${scores[@]}" -o "$tmp/r.json" -y --json; }
 on vLLM b200 9bits

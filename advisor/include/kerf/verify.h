@@ -72,7 +72,8 @@ typedef struct kerf_verify_row {
     const kerf_weight *weight;
     const kerf_weight *other;   /* NULL: missing                                               */
     int measured;               /* score holds figures; else the two were compared byte for byte */
-    kerf_score score;           /* of `other`, measured against `weight`                       */
+    kerf_score score;           /* of `other`, measured against `weight`; of a quantized weight that
+                                   is equal, where others were measured: its elements, no error */
     double limit[KERF_FIGURES]; /* INFINITY: none                                              */
     unsigned over;              /* bit f: figure f is over its limit, or NaN                   */
     char problem[160];          /* what is wrong besides figures; empty: nothing               */
@@ -84,7 +85,8 @@ typedef struct kerf_verification {
     size_t rows;
     const char **extra; /* names of tensors that only the other checkpoint has         */
     size_t extras;
-    kerf_score total;       /* of all measured rows                                            */
+    kerf_score total;       /* of all measured rows, and of weights that were quantized in the
+                               source and are equal to it                                      */
     size_t measured, equal; /* rows that were measured, and rows equal byte for byte           */
     size_t over;            /* limits that were exceeded, all rows together                    */
     size_t problems;        /* rows with a problem, and extras                                 */
