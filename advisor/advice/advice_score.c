@@ -5,31 +5,48 @@
 #include "advice/advice.h"
 #include "score/score_all.h"
 
-/* A candidate is possible for a group when all members can be encoded so. One that was asked for
- * and fits nowhere is an error. */
-static kerf_status find_possible(kerf_advice *a, kerf_error *err)
+static int is_possible_for(const kerf_advice *a, const kerf_advice_group *g, kerf_codec c,
+                           kerf_error *why)
 {
+    for (size_t m = 0; m < g->members; m++) {
+        const kerf_weight *w = a->tensor[g->member[m]].weight;
+        if (kerf_codec_check(c, &w->shape, kerf_weight_dense(w)->dtype, why) != KERF_OK) return 0;
+        if (a->layout && kerf_layout_check_weight(a->layout, c.format, w, why) != KERF_OK) return 0;
+    }
+    return 1;
+}
+
+/* Whether nobody asked for it by its name. */
+static int is_optional(const kerf_advise_request *r, kerf_codec c)
+{
+    for (size_t i = 0; i < r->codecs; i++)
+        if (r->codec[i].format == c.format && r->codec[i].encoder == c.encoder)
+            return r->optional && r->optional[i];
+    return 1; /* one of all that a layout takes */
+}
+
+/* A candidate is possible for a group when all members can be encoded so. One that fits nowhere is
+ * left out, and is an error when it was asked for or nothing else is left. */
+static kerf_status find_possible(kerf_advice *a, const kerf_advise_request *r, kerf_error *err)
+{
+    kerf_error why = {0};
+    size_t kept = 0;
+    char name[64];
     for (size_t c = 0; c < a->codecs; c++) {
-        kerf_error why = {0};
         size_t possible = 0;
-        char name[64];
         for (size_t i = 0; i < a->groups; i++) {
             kerf_advice_group *g = &a->group[i];
-            int all = 1;
-            for (size_t m = 0; m < g->members && all; m++) {
-                const kerf_weight *w = a->tensor[g->member[m]].weight;
-                all = kerf_codec_check(a->codec[c], &w->shape, kerf_weight_dense(w)->dtype, &why) ==
-                          KERF_OK &&
-                      (!a->layout ||
-                       kerf_layout_check_weight(a->layout, a->codec[c].format, w, &why) == KERF_OK);
-            }
-            g->cost[c].possible = all;
-            possible += (size_t)all;
+            g->cost[kept].possible = is_possible_for(a, g, a->codec[c], &why);
+            possible += (size_t)g->cost[kept].possible;
         }
-        if (possible == 0)
+        const int needed = !is_optional(r, a->codec[c]) || (kept == 0 && c + 1 == a->codecs);
+        if (possible == 0 && needed)
             return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "-f %s: %.300s",
                            kerf_codec_name(a->codec[c], name, sizeof name), why.text);
+        if (possible > 0) a->codec[kept++] = a->codec[c];
     }
+    a->codecs = kept;
+    for (size_t i = 0; i < a->groups; i++) a->group[i].cost[kept].possible = 0;
     return KERF_OK;
 }
 
@@ -48,7 +65,7 @@ kerf_status kf_advice_find_scores(const kf_advising *w, kerf_error *err)
     kerf_score *score = NULL;
     for (size_t i = 0; i < a->groups; i++)
         KF_TRY(kf_allocate(&a->group[i].cost, a->codecs + 1, sizeof *a->group[i].cost, err));
-    KF_TRY(find_possible(a, err));
+    KF_TRY(find_possible(a, w->request, err));
     KF_TRY(kf_allocate(&score, a->tensors * a->codecs, sizeof *score, err));
     for (size_t t = 0; t < a->tensors; t++) a->tensor[t].score = score + t * a->codecs;
     KF_TRY(kf_allocate(&weight, a->tensors, sizeof *weight, err));

@@ -5,11 +5,25 @@
 
 #include "advice/advice.h"
 
+static const struct {
+    const char *layout, *list;
+} offered[] = {
+#define KERF_CANDIDATES(layout, list) {layout, list},
+#include "advice/candidates.def"
+#undef KERF_CANDIDATES
+};
+
 const char *kerf_advise_candidates(void)
 {
-    return "nvfp4:4/6,nvfp4:sweep,mxfp4:even,nf4-dq,int4-g128:search,int4-g128-asym:search,"
-           "int4-g32-asym:search,mxfp6-e2m3:even,mxfp8-e4m3:rceil,fp8-e4m3-row,int8:search,"
-           "int8-g128:search";
+    return offered[0].list;
+}
+
+const char *kerf_advise_candidates_for(const kerf_layout *l, const kerf_runtime *r)
+{
+    const char *layout = l ? l->name : r ? r->layout : "";
+    for (size_t i = 1; i < sizeof offered / sizeof *offered; i++)
+        if (strcmp(offered[i].layout, layout) == 0) return offered[i].list;
+    return offered[0].list;
 }
 
 /* --- the request --------------------------------------------------------------------------- */

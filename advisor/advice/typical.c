@@ -21,7 +21,7 @@ enum { TYPICAL = sizeof typical / sizeof *typical };
 
 const char *kerf_typical_source(void)
 {
-    return "means of tiny-llama and all-MiniLM-L6-v2, two small models, as measured";
+    return "means of tiny-llama and all-MiniLM-L6-v2, two small models; GGUF's of the first";
 }
 
 /* The row of a codec, or of its format's first encoder there; -1: none. */
@@ -123,12 +123,24 @@ static int is_taken(const kerf_typical_request *r, const kerf_format *f)
     return !r->runtime || kerf_runtime_check(r->runtime, l, f, r->hardware, NULL, NULL) == KERF_OK;
 }
 
+/* GGUF's larger blocks have no short rows. */
+static int has_rows(const kerf_model *m, kerf_codec c)
+{
+    for (size_t i = 0; i < m->parts; i++) {
+        const kerf_part *p = &m->part[i];
+        if (p->kind != KERF_PART_LINEAR && p->kind != KERF_PART_EXPERT) continue;
+        const kerf_shape shape = {2, {p->n, p->k}};
+        if (kerf_codec_check(c, &shape, KERF_BF16, NULL) != KERF_OK) return 0;
+    }
+    return 1;
+}
+
 static kerf_status fill_rows(const kerf_typical_request *r, kerf_typical *t, kerf_error *err)
 {
     KF_TRY(kf_allocate(&t->row, r->codecs, sizeof *t->row, err));
     for (size_t i = 0; i < r->codecs; i++) {
         const int known = typical_of(r->codec[i]);
-        if (known < 0 || !is_taken(r, r->codec[i].format)) {
+        if (known < 0 || !is_taken(r, r->codec[i].format) || !has_rows(r->model, r->codec[i])) {
             t->left_out++;
             continue;
         }
@@ -139,8 +151,8 @@ static kerf_status fill_rows(const kerf_typical_request *r, kerf_typical *t, ker
     if (t->rows == 0)
         return kf_fail(
             err, KERF_E_NOSUP, KF_NOWHERE,
-            "no candidate is left: layout and runtime take none of them, or their errors "
-            "are not in the table");
+            "no candidate is left: layout and runtime take none of them, no block of them "
+            "divides its rows, or their errors are not in the table");
     qsort(t->row, t->rows, sizeof *t->row, by_error);
     for (t->best = 0; t->best < t->rows; t->best++)
         if (t->row[t->best].fits && t->row[t->best].holds == 2) break;

@@ -56,10 +56,11 @@ static kerf_status read_request(typical_run *j, kerf_error *err)
     TRY(option_gpus(a, &gpus, &r->expert_parallel, err));
     TRY(kerf_hardware_get(args_value(a, "hardware"), &j->hardware, err));
     const char *formats = args_value(a, "format");
-    TRY(option_codecs(formats ? formats : kerf_advise_candidates(), &j->codecs, err));
-    TRY(option_budget(a, &r->budget, &minimise, err));
     if (args_has(a, "layout")) TRY(args_layout(a, &r->layout, err));
     if (args_has(a, "runtime")) TRY(kerf_runtime_get(args_value(a, "runtime"), &r->runtime, err));
+    if (!formats) formats = kerf_advise_candidates_for(r->layout, r->runtime);
+    TRY(option_codecs(formats, &j->codecs, err));
+    TRY(option_budget(a, &r->budget, &minimise, err));
     TRY(kerf_model_open(args_operand(a, 0), &j->model, err));
     r->model = &j->model;
     r->config = args_operand(a, 0);

@@ -77,18 +77,19 @@ static kerf_status make_request(advise_run *j, kerf_error *err)
     TRY(option_gpus(a, &gpus, &r->expert_parallel, err));
     if (gpus > 1 && !hardware) return USAGE(err, "advise: --gpus needs --hardware NAME");
     if (hardware) TRY(kerf_hardware_get(hardware, &j->hardware, err));
-    TRY(option_codecs(formats ? formats : kerf_advise_candidates(), &j->codecs, err));
+    if (args_has(a, "layout")) TRY(args_layout(a, &r->layout, err));
+    if (args_has(a, "runtime")) TRY(kerf_runtime_get(args_value(a, "runtime"), &r->runtime, err));
+    if (!formats) formats = kerf_advise_candidates_for(r->layout, r->runtime);
+    TRY(option_codecs(formats, &j->codecs, err));
     TRY(allocate(&j->optional, j->codecs.count, 1, err));
     for (size_t i = 0; i < j->codecs.count; i++)
-        j->optional[i] = (unsigned char)(!formats || !j->codecs.named[i]);
+        j->optional[i] = (unsigned char)(!args_has(a, "format") || !j->codecs.named[i]);
     TRY(option_select_open(&j->select, a, err));
     TRY(option_budget(a, &r->budget, &r->minimise, err));
     TRY(option_source_open(a, &j->source, err));
     if (imatrix) TRY(kerf_checkpoint_open(imatrix, &j->imatrix, err));
     TRY(find_model(j, err));
     TRY(find_alpha(j, err));
-    if (args_has(a, "layout")) TRY(args_layout(a, &r->layout, err));
-    if (args_has(a, "runtime")) TRY(kerf_runtime_get(args_value(a, "runtime"), &r->runtime, err));
     r->select = &j->select.select;
     r->codec = j->codecs.codec;
     r->codecs = j->codecs.count;
@@ -186,14 +187,13 @@ static const option options[] = {
      "repeatable, all hold"},
     {"minimise", 0, "error|bytes|time", "what to make small under the budget (default: error)"},
     {"hardware", 0, "NAME|FILE", "predict times for this machine: kerf hardware"},
-    {"format", 'f', "LIST", "candidates, as for score (default: a choice of twelve)"},
+    {"format", 'f', "LIST",
+     "candidates, as for score (default: twelve; for gguf and llama.cpp its blocks, q2_k to q8_0)"},
     {"output", 'o', "RECIPE", "write the choice as JSON for quantize --recipe"},
     {"report", 0, "FILE", "write a report: .html, .md or .json"},
     {"runtime", 0, "NAME",
      "what shall load the result: vllm, sglang, trtllm, transformers or llama.cpp; candidates are "
-     "what "
-     "it has kernels for, on --hardware where that is given, from --layout (default: its usual "
-     "one)"},
+     "what it has kernels for, on --hardware if given, from --layout (default: its usual one)"},
     {"batch", 'b', "N", "sequences of a decoding step (default: 1)"},
     {"context", 0, "S", "tokens of each (default: 4096)"},
     {"calibration", 0, "CAL",
@@ -203,8 +203,7 @@ static const option options[] = {
     {"imatrix", 0, "FILE", "weight errors by the importance of columns, as for score"},
     {"alpha", 0, "flat|depth|FILE",
      "how much the error of a tensor matters: alike (default without --calibration), by curves "
-     "over depth, or "
-     "{\"schema\": \"kerf.alpha/1\", \"alpha\": {GLOB: NUMBER}}"},
+     "over depth, or {\"schema\": \"kerf.alpha/1\", \"alpha\": {GLOB: NUMBER}}"},
     {"config", 0, "FILE", "config.json of the model (default: the one beside the weights)"},
     {"cache", 0, "FILE",
      "keep scores here, also those of a run that fails; a second budget then costs seconds"},

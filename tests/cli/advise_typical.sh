@@ -36,6 +36,15 @@ expect 0 advise "$config" --runtime vllm --hardware b200 --budget 16bits --json
 check "no int8 on sm_100" bash -c "! grep -q '\"codec\": \"int8:' '$tmp/out'"
 expect 0 advise "$config" --layout gptq --hardware a100 --budget 16bits --json
 check "gptq has integers" bash -c "! grep -q '\"codec\": \"nvfp4' '$tmp/out'"
+expect 0 advise "$config" --runtime llama.cpp --hardware rtx4090 --budget 60tok/s
+output_says '^q4_k:ggml: the least error of what fits'
+check "it fits 80 columns" awk 'length > 80 { bad = 1 } END { exit bad }' "$tmp/out"
+# Blocks of 256 do not go into rows of 896.
+sed 's/"hidden_size": [0-9]*/"hidden_size": 896/; s/"num_attention_heads": [0-9]*/"num_attention_heads": 14/
+    s/"num_key_value_heads": [0-9]*/"num_key_value_heads": 2/' "$config" >"$tmp/short.json"
+expect 0 advise "$tmp/short.json" --layout gguf --hardware rtx4090 --budget 16bits --json
+check "q8_0 for short rows" grep -q 'ggml-q8_0:ggml' "$tmp/out"
+check "and no q4_k" bash -c "! grep -q 'q4_k' '$tmp/out'"
 # What needs the weights is refused.
 expect 2 advise "$config" --hardware rtx4090 --budget 60tok/s -o "$tmp/r.json"
 error_says 'needs the weights'

@@ -16,17 +16,19 @@
 
 /* --- candidates ---------------------------------------------------------------------------- */
 
-/* Every word is a codec, each another one, and advice can be had for all of them together. */
-static void test_candidates(void **state)
+/* Every word is a codec, each another one, and a layout and a runtime take them all. */
+static void check_candidates(const char *list, const kerf_layout *l, const kerf_runtime *r)
 {
-    (void)state;
     kerf_codec codec[32];
     size_t n = 0;
-    char *copy = strdup(kerf_advise_candidates()), *rest = copy;
+    char *copy = strdup(list), *rest = copy;
     assert_non_null(copy);
     for (char *word = strtok_r(copy, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
         assert_true(n < sizeof codec / sizeof *codec);
         assert_int_equal(kerf_codec_find(word, &codec[n], NULL), KERF_OK);
+        if (l) assert_int_equal(kerf_layout_check(l, codec[n].format, NULL), KERF_OK);
+        if (r)
+            assert_int_equal(kerf_runtime_check(r, l, codec[n].format, NULL, NULL, NULL), KERF_OK);
         for (size_t i = 0; i < n; i++)
             assert_false(codec[i].encoder == codec[n].encoder &&
                          codec[i].format == codec[n].format);
@@ -34,6 +36,21 @@ static void test_candidates(void **state)
     }
     assert_int_equal(n, 12);
     free(copy);
+}
+
+static void test_candidates(void **state)
+{
+    (void)state;
+    const kerf_layout *gguf = kerf_layout_find("gguf");
+    const kerf_runtime *r = NULL;
+    assert_int_equal(kerf_runtime_get("llama.cpp", &r, NULL), KERF_OK);
+    const char *const blocks = kerf_advise_candidates_for(gguf, NULL);
+    check_candidates(kerf_advise_candidates(), NULL, NULL);
+    check_candidates(blocks, gguf, r);
+    assert_string_equal(kerf_advise_candidates_for(NULL, r), blocks);
+    assert_string_equal(kerf_advise_candidates_for(NULL, NULL), kerf_advise_candidates());
+    assert_string_equal(kerf_advise_candidates_for(kerf_layout_find("gptq"), NULL),
+                        kerf_advise_candidates());
 }
 
 /* --- budgets ------------------------------------------------------------------------------- */

@@ -79,8 +79,9 @@ typedef struct kerf_advise_request {
     const kerf_codec *codec;   /* [codecs] candidates, each with its encoder                   */
     size_t codecs;
     const unsigned char *optional; /* [codecs] 1: left out where layout or runtime do not take it,
-                                      no failure. Where nothing remains, all formats that they take
-                                      are candidates. NULL: all 0 */
+                                      or no group can be encoded in it, no failure. Where layout and
+                                      runtime leave none, all formats that they take are candidates.
+                                      NULL: all 0 */
     kerf_budget budget;
     kerf_price minimise; /* one measure, while the others stay under the budget                */
     int nested;          /* choices that only grow with the budget, not always the best        */
@@ -118,6 +119,9 @@ typedef struct kerf_advise_request {
 /* The candidates to offer where a person names none, the best encoder of each format that earns its
  * bits: "nvfp4:4/6,mxfp4:even,...", words for kerf_codec_find. Static storage. */
 KERF_API const char *kerf_advise_candidates(void);
+/* The same for a result that a layout must hold (NULL: that of the runtime) and a runtime load (NULL:
+ * any): GGUF has formats of its own. */
+KERF_API const char *kerf_advise_candidates_for(const kerf_layout *l, const kerf_runtime *r);
 
 /* --- advice -------------------------------------------------------------------------------- */
 

@@ -163,9 +163,11 @@ class Typical(Record):
     estimated: bool
 
 
-def candidates() -> tuple[str, ...]:
-    """The candidates of advise where none are named."""
-    return tuple(text(lib.kerf_advise_candidates()).split(","))
+def candidates(layout: str | None = None, runtime: str | None = None) -> tuple[str, ...]:
+    """The candidates of advise where none are named; for a layout or a runtime those that it has."""
+    arena = Arena()
+    found = lib.kerf_advise_candidates_for(find_layout(layout), _runtime(arena, runtime))
+    return tuple(text(found).split(","))
 
 
 def advise(
@@ -211,7 +213,7 @@ def advise(
       t2             sum of alpha t2; with minimise="bytes" or "time"
 
     minimise:   what to make small while the others stay under the budget
-    formats:    candidates, names and patterns as score takes them; None: candidates()
+    formats:    candidates, names and patterns as score takes them; None: candidates(layout, runtime)
     layout:     what the result must fit: experts stand as it wants them; a candidate that it does not
                 take is left out, or an UnsupportedError where it was asked for by its name
     runtime:    what shall load it, on hardware where that is given: "vllm", "TensorRT-LLM", ...
@@ -238,7 +240,7 @@ def advise(
     check_files([model.path, weights.path if weights else None, calibration], [], [cache])
     machine = Hardware(hardware) if isinstance(hardware, (str, os.PathLike)) else hardware
     request = arena.new("kerf_advise_request *")
-    codecs, named = find_codecs(candidates() if formats is None else formats)
+    codecs, named = find_codecs(candidates(layout, runtime) if formats is None else formats)
     request.layout, request.runtime = find_layout(layout), _runtime(arena, runtime)
     optional = [formats is None or not by_name for by_name in named]
     request.optional = arena.new("unsigned char[]", optional or [0])
@@ -297,7 +299,7 @@ def advise_typical(
     call(lib.kerf_model_open, arena.text(config), model)
     request.model, request.hardware = model, machine.handle
     request.layout, request.runtime = find_layout(layout), _runtime(arena, runtime)
-    codecs, _ = find_codecs(candidates() if formats is None else formats)
+    codecs, _ = find_codecs(candidates(layout, runtime) if formats is None else formats)
     request.codec, request.codecs = arena.list("kerf_codec", codecs), len(codecs)
     request.budget = {
         "bits": bits, "bytes": bytes, "us": us, "tokens_per_s": tokens_per_s, "likely": int(likely)
