@@ -48,8 +48,10 @@ static kerf_status check_request(const kerf_advise_request *r, kerf_error *err)
     if (timed && !r->hardware)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "limits on time need --hardware NAME");
     if (b->tokens_per_s > 0 && !r->model)
-        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
-                       "tok/s needs a config.json beside the weights: matrices alone are no step");
+        return kf_fail(
+            err, KERF_E_ARG, KF_NOWHERE,
+            "tok/s needs a model whose sizes its config.json says, beside the weights or "
+            "by --config FILE: matrices alone are no step");
     if (!(b->bits > 0 || b->bytes > 0 || b->us > 0 || b->tokens_per_s > 0 || b->t2 > 0))
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "advise: --budget is missing");
     if (r->minimise == KERF_PRICE_LOSS && b->t2 > 0)
@@ -86,8 +88,9 @@ static kerf_status take_request(kerf_advice *a, const kerf_advise_request *r, ke
                        a->gpus);
     if (a->gpus > 1 && !r->model)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
-                       "%.200s: %u GPUs need a config.json, which says what they divide", a->source,
-                       a->gpus);
+                       "%.200s: %u GPUs need a model whose sizes its config.json says, beside the "
+                       "weights or by --config FILE: they divide it",
+                       a->source, a->gpus);
     KF_TRY(kf_allocate(&a->codec, r->codecs + kerf_format_count(), sizeof *a->codec, err));
     memcpy(a->codec, r->codec, r->codecs * sizeof *a->codec);
     a->codecs = r->codecs;

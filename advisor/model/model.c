@@ -11,6 +11,7 @@
 
 #include <kerf/checkpoint.h>
 
+#include "file/json/config_defaults.h"
 #include "file/json/json_read.h"
 #include "model/layer_kinds.h"
 #include "model/model_families.h"
@@ -18,6 +19,7 @@
 typedef struct reader {
     const char *path;
     const json_t *doc, *outer; /* the language model's, and the whole file */
+    json_t *whole;             /* doc with its defaults; NULL: doc is the whole file            */
     const kf_model_family *family;
     kerf_model *model;
     uint64_t mlp_layers, moe_layers, mixer_layers; /* of a pattern; ALL_LAYERS: there is none   */
@@ -82,6 +84,7 @@ static kerf_status number(const reader *r, const char *key, uint64_t missing, ui
     const json_t *v = value_of(r, key);
     *out = missing;
     if ((!v || json_is_null(v)) && missing) return KERF_OK;
+    if (!v) return BAD(r, "%.200s: no %s", r->path, key);
     const int is_list = json_is_array(v);
     json_int_t x = is_list ? of_layers(r, v) : json_integer_value(v);
     if ((!is_list && !json_is_integer(v)) || x < 1 || x > (json_int_t)UINT32_MAX) {
@@ -411,6 +414,8 @@ static kerf_status read_config(reader *r)
         if (own) type = own;
     }
     if (!type) return BAD(r, "%.200s: no model_type: is it a config.json?", r->path);
+    if (r->doc != r->outer) KF_TRY(kf_config_complete(r->doc, type, &r->whole, r->err));
+    if (r->whole) r->doc = r->whole;
     r->family = kf_model_family_find(type);
     snprintf(r->model->type, sizeof r->model->type, "%s", type);
     return read_model(r);
@@ -434,6 +439,7 @@ kerf_status kerf_model_open(const char *path, kerf_model *out, kerf_error *err)
     KF_TRY(kf_json_read(name, KF_JSON_MAX_CONFIG_BYTES, KF_JSON_PYTHON, &doc, err));
     reader r = {.path = name, .doc = doc, .outer = doc, .model = out, .err = err};
     kerf_status s = read_config(&r);
+    json_decref(r.whole);
     json_decref(doc);
     if (s != KERF_OK) *out = (kerf_model){0};
     return s;

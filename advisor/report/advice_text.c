@@ -86,7 +86,7 @@ void kf_put_summary(const kerf_advice *a, FILE *to)
         if (a->has_model)
             put_speed(a, &p, to);
         else
-            fprintf(to, " (%s; no config.json: products alone)\n", kerf_tier_name(a->tier));
+            fprintf(to, " (%s; no model is known: products alone)\n", kerf_tier_name(a->tier));
         put_limit(a, &p, to);
         if (a->gpus > 1)
             fprintf(

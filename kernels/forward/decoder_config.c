@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "file/json/config_defaults.h"
+
 #define MOST (UINT64_C(1) << 22)
 
 kerf_status kf_config_size(const json_t *o, const char *key, uint64_t absent, uint64_t *out,
@@ -266,12 +268,10 @@ static kerf_status refuse_family(const char *type, kerf_error *err)
                    type ? type : "?", list);
 }
 
-kerf_status kf_config_read(const json_t *root, const char *architecture, uint64_t weights,
-                           kf_config *c, kerf_error *err)
+/* o: the language model's object of root, or root itself. */
+static kerf_status read_config(const json_t *root, const json_t *o, const char *architecture,
+                               uint64_t weights, kf_config *c, kerf_error *err)
 {
-    memset(c, 0, sizeof *c);
-    const json_t *text = json_object_get(root, "text_config");
-    const json_t *o = json_is_object(text) ? text : root;
     const char *type = json_string_value(json_object_get(o, "model_type"));
     if (!type) type = json_string_value(json_object_get(root, "model_type"));
     c->family = kf_decoder_family_find(type, architecture);
@@ -291,6 +291,21 @@ kerf_status kf_config_read(const json_t *root, const char *architecture, uint64_
         json_is_boolean(tied) ? json_is_true(tied) : (c->family->has & KF_HAS_TIED) != 0;
     if (!is_tied && !c->is_gguf) c->kind[0].has |= KF_HAS_HEAD;
     return KERF_OK;
+}
+
+kerf_status kf_config_read(const json_t *root, const char *architecture, uint64_t weights,
+                           kf_config *c, kerf_error *err)
+{
+    memset(c, 0, sizeof *c);
+    const json_t *text = json_object_get(root, "text_config");
+    json_t *whole = NULL;
+    if (json_is_object(text)) {
+        const char *outer = json_string_value(json_object_get(root, "model_type"));
+        KF_TRY(kf_config_complete(text, outer, &whole, err));
+    }
+    const kerf_status s = read_config(root, whole ? whole : root, architecture, weights, c, err);
+    json_decref(whole);
+    return s;
 }
 
 void kf_config_free(kf_config *c)

@@ -137,6 +137,16 @@ for batch in 1 2; do
         'BEGIN { exit !(a + o <= 1e6 / 13500) }'
 done
 
+# A config.json that does not say the sizes is told so, and not that there is none.
+mkdir "$tmp/sparse"
+cp "$model"/*.safetensors "$tmp/sparse"
+sed 's/"vocab_size": *[0-9]*,\{0,1\}//' "$model/config.json" >"$tmp/sparse/config.json"
+run advise "$tmp/sparse" --budget 60tok/s --hardware b200 -f nvfp4
+check "exit code 2 without sizes" test "$code" -eq 2
+error_says 'products alone: .*/sparse/config.json: no vocab_size'
+error_says 'tok/s needs a model whose sizes its config.json says, beside the weights or by --config FILE'
+expect 0 advise "$tmp/sparse" --config "$model/config.json" --budget 60tok/s --hardware b200 -f nvfp4
+
 # What cannot be says what could.
 expect 5 advise "$model" --budget 4bits "${few[@]}" "${cache[@]}"
 error_says 'it would take 4.5003 bits'

@@ -45,6 +45,11 @@ sed 's/"hidden_size": [0-9]*/"hidden_size": 896/; s/"num_attention_heads": [0-9]
 expect 0 advise "$tmp/short.json" --layout gguf --hardware rtx4090 --budget 16bits --json
 check "q8_0 for short rows" grep -q 'ggml-q8_0:ggml' "$tmp/out"
 check "and no q4_k" bash -c "! grep -q 'q4_k' '$tmp/out'"
+# An object inside a config.json leaves out what is usual: Gemma 3 its vocabulary and heads.
+expect 0 advise "$DATA/configs/gemma-3-4b.json" --hardware rtx4090 --budget 60tok/s --json
+json_is type gemma3_text
+check "its 3.9 billion parameters" awk -v b="$(json 'formats.*.weight_bytes' | sort -g | tail -1)" 'BEGIN { exit !(b > 4.5e9 && b < 4.7e9) }'
+expect 0 predict --hardware rtx4090 --model "$DATA/configs/gemma-3-4b.json"
 # What needs the weights is refused.
 expect 2 advise "$config" --hardware rtx4090 --budget 60tok/s -o "$tmp/r.json"
 error_says 'needs the weights'

@@ -9,6 +9,7 @@
 
 #include "cpu/product_choice.h"
 #include "cpu/product_ops.h"
+#include "forward/decoder_config.h"
 #include "forward_model.h"
 #include "test_output.h"
 
@@ -162,6 +163,71 @@ static void test_products(void **state)
     memset(b, 0, sizeof b);
     must(kf_product_on(fast, 2, other, from, (kf_factor){w, OUT, IN, IN, 1}, NULL), NULL);
     assert_memory_equal(a, b, sizeof a);
+}
+
+/* --- configurations that leave out --------------------------------------------------------- */
+
+static void read_config(const char *text, kf_config *c)
+{
+    kerf_error err = {0};
+    json_t *root = json_loads(text, 0, NULL);
+    assert_non_null(root);
+    must(kf_config_read(root, NULL, 1000, c, &err), &err);
+    json_decref(root);
+}
+
+/* An object inside a config.json has only what differs from the defaults of its class: the same
+ * model as with all of it. */
+static void test_sparse(void **state)
+{
+#define GEMMA3                                                                                   \
+    "\"model_type\": \"gemma3_text\", \"hidden_size\": 128, \"intermediate_size\": 256, "        \
+    "\"num_hidden_layers\": 7, \"rope_scaling\": {\"factor\": 8.0, \"rope_type\": \"linear\"}, " \
+    "\"sliding_window\": 1024"
+    kf_config sparse, whole;
+    (void)state;
+    read_config("{\"model_type\": \"gemma3\", \"text_config\": {" GEMMA3 "}}", &sparse);
+    read_config(
+        "{" GEMMA3 ", \"vocab_size\": 262208, \"num_attention_heads\": 8, "
+        "\"num_key_value_heads\": 4, \"head_dim\": 256, \"rms_norm_eps\": 1e-6, "
+        "\"query_pre_attn_scalar\": 256, \"max_position_embeddings\": 131072, "
+        "\"rope_theta\": 1e6, \"rope_local_base_freq\": 1e4, \"tie_word_embeddings\": true, "
+        "\"hidden_activation\": \"gelu_pytorch_tanh\", \"sliding_window_pattern\": 6}",
+        &whole);
+    assert_int_equal(sparse.vocab, 262208);
+    assert_true(sparse.heads == 8 && sparse.kv_heads == 4 && sparse.head_dim == 256);
+    assert_true(sparse.rope[0].theta == 1e6 && sparse.rope[0].factor == 8.0);
+    assert_true(sparse.score_scale == 1.0 / 16.0);
+    for (uint64_t i = 0; i < 7; i++) {
+        assert_int_equal(sparse.kind[i].window, i == 5 ? 0 : 1024);
+        assert_memory_equal(&sparse.kind[i], &whole.kind[i], sizeof *sparse.kind);
+    }
+    free(sparse.kind);
+    free(whole.kind);
+    sparse.kind = whole.kind = NULL; /* no padding differs: both begin as zeros */
+    assert_memory_equal(&sparse, &whole, sizeof sparse);
+
+    /* What it says counts; null is no default. LLaVA's Llama says little, PaliGemma 2's Gemma has
+     * caps that it does not name. */
+    read_config("{\"model_type\": \"llava\", \"text_config\": {\"model_type\": \"llama\", "
+                "\"vocab_size\": 32064, \"max_position_embeddings\": 4096}}",
+                &sparse);
+    assert_true(sparse.vocab == 32064 && sparse.hidden == 4096 && sparse.layers == 32);
+    assert_true(sparse.kv_heads == 32 && sparse.inner == 11008 && sparse.context == 4096);
+    kf_config_free(&sparse);
+    read_config("{\"model_type\": \"paligemma\", \"text_config\": {\"model_type\": \"gemma2\", "
+                "\"sliding_window\": null, \"final_logit_softcapping\": null}}",
+                &sparse);
+    assert_true(sparse.score_cap == 50.0 && sparse.logit_cap == 0.0 && sparse.kind[0].window == 0);
+    kf_config_free(&sparse);
+
+    /* A whole file is no such object. */
+    kerf_error err = {0};
+    json_t *root = json_loads("{" GEMMA3 "}", 0, NULL);
+    assert_int_equal(kf_config_read(root, NULL, 1000, &sparse, &err), KERF_E_DATA);
+    assert_non_null(strstr(err.text, "no \"vocab_size\""));
+    kf_config_free(&sparse);
+    json_decref(root);
 }
 
 /* --- configurations that lie --------------------------------------------------------------- */
@@ -351,8 +417,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products), cmocka_unit_test(test_families),
-        cmocka_unit_test(test_lies),     cmocka_unit_test(test_tensors),
-        cmocka_unit_test(test_tokens),   cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_sparse),   cmocka_unit_test(test_lies),
+        cmocka_unit_test(test_tensors),  cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_cancel),
     };
     return cmocka_run_group_tests(tests, open_golden, close_golden);
 }

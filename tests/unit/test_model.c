@@ -47,7 +47,7 @@ static void parameters_as_published(void **state)
         {"deepseek-v3", 671026419200},  {"gpt-oss-20b", 20914757184},
         {"gpt-oss-120b", 116829156672}, {"gemma-2b", 2506172416},
         {"gemma-7b", 8537680896},       {"gemma-2-9b", 9241705984},
-        {"gemma-3-1b", 999885952},
+        {"gemma-3-1b", 999885952},      {"gemma-3-4b", 3880263168},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         kerf_model m = open_model(rows[i].name);
@@ -359,8 +359,8 @@ static void wrong_files(void **state)
         {"{\"error\":\"not found\"}", KERF_E_DATA, "an error of a server"},
         {"[]", KERF_E_DATA, "not a JSON object"},
         {"{}", KERF_E_DATA, "no model_type"},
-        {"{\"model_type\": \"unheard_of\"}", KERF_E_DATA, "hidden_size must be"},
-        {"{\"model_type\": \"llama\"}", KERF_E_DATA, "hidden_size must be"},
+        {"{\"model_type\": \"unheard_of\"}", KERF_E_DATA, "no hidden_size"},
+        {"{\"model_type\": \"llama\"}", KERF_E_DATA, "no hidden_size"},
         {"{\"model_type\": \"llama\", \"hidden_size\": -4}", KERF_E_DATA, "hidden_size must be"},
         {"{\"model_type\": \"llama\", \"hidden_size\": 1e3}", KERF_E_DATA, "hidden_size must be"},
         {"{\"model_type\": \"llama\", \"hidden_size\": 99999999999}", KERF_E_DATA, "hidden_size"},

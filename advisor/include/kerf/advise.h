@@ -119,8 +119,8 @@ typedef struct kerf_advise_request {
 /* The candidates to offer where a person names none, the best encoder of each format that earns its
  * bits: "nvfp4:4/6,mxfp4:even,...", words for kerf_codec_find. Static storage. */
 KERF_API const char *kerf_advise_candidates(void);
-/* The same for a result that a layout must hold (NULL: that of the runtime) and a runtime load (NULL:
- * any): GGUF has formats of its own. */
+/* The same for a result that a layout must hold (NULL: that of the runtime) and a runtime load
+ * (NULL: any): GGUF has formats of its own. */
 KERF_API const char *kerf_advise_candidates_for(const kerf_layout *l, const kerf_runtime *r);
 
 /* --- advice -------------------------------------------------------------------------------- */
