@@ -50,6 +50,14 @@ const kerf_format *kf_format_of(kerf_format_id id)
     return kerf_format_at(i);
 }
 
+const kerf_format *kf_layout_fallback(const kerf_layout *l, const kerf_format *f)
+{
+    for (size_t i = 0; i < kf_fallback_count; i++)
+        if (&kf_layouts[kf_fallback_table[i].layout] == l && kf_fallback_table[i].format == f->id)
+            return kf_format_of(kf_fallback_table[i].instead);
+    return NULL;
+}
+
 char *kf_shape_text(const kerf_shape *s, char out[KF_SHAPE_TEXT])
 {
     size_t n = 0;

@@ -8,6 +8,10 @@
 /* NULL: the layout has no such format, or it is `kerf`, which has no rows. */
 const kf_stored *kf_stored_find(const kerf_layout *l, const kerf_format *f);
 
+/* The format that stands in for f where the blocks of f do not fit the rows of a matrix; NULL: none
+ * does. */
+const kerf_format *kf_layout_fallback(const kerf_layout *l, const kerf_format *f);
+
 /* 1: a layout of stacked experts alone, which stand in checkpoints of other layouts. */
 int kf_is_stacks(const kerf_layout *l);
 

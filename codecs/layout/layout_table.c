@@ -320,7 +320,19 @@ const kf_twins kf_twin_table[] = {
     {KERF_FORMAT_GGML_MXFP4, KERF_FORMAT_MXFP4,        0xff},
     {KERF_FORMAT_GGML_Q4_0,  KERF_FORMAT_INT4_G32_F16, 256},
 };
+
+/* tensor_type_fallback of llama.cpp's llama-quant.cpp (commit 007dbbf3fd17); older versions have
+ * IQ4_NL in place of Q2_K and Q3_K. */
+const kf_fallback kf_fallback_table[] = {
+    {KF_LAYOUT_GGUF, KERF_FORMAT_Q2_K,   KERF_FORMAT_GGML_Q4_0},
+    {KF_LAYOUT_GGUF, KERF_FORMAT_Q3_K,   KERF_FORMAT_GGML_Q4_0},
+    {KF_LAYOUT_GGUF, KERF_FORMAT_Q4_K,   KERF_FORMAT_Q5_0},
+    {KF_LAYOUT_GGUF, KERF_FORMAT_Q5_K,   KERF_FORMAT_Q5_1},
+    {KF_LAYOUT_GGUF, KERF_FORMAT_Q6_K,   KERF_FORMAT_GGML_Q8_0},
+    {KF_LAYOUT_GGUF, KERF_FORMAT_IQ4_XS, KERF_FORMAT_IQ4_NL},
+};
 /* clang-format on */
+const size_t kf_fallback_count = sizeof kf_fallback_table / sizeof *kf_fallback_table;
 const size_t kf_input_count = sizeof kf_input_table / sizeof *kf_input_table;
 const size_t kf_twin_count = sizeof kf_twin_table / sizeof *kf_twin_table;
 const size_t kf_stored_count = sizeof kf_stored_table / sizeof *kf_stored_table;

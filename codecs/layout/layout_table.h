@@ -118,6 +118,15 @@ typedef struct kf_input {
     int is_inverse, is_vector;
 } kf_input;
 
+/* What a runtime's own quantizer takes where rows are no multiple of a format's blocks. */
+typedef struct kf_fallback {
+    kf_layout_id layout;
+    kerf_format_id format, instead;
+} kf_fallback;
+
+extern const kf_fallback kf_fallback_table[];
+extern const size_t kf_fallback_count;
+
 extern const kf_input kf_input_table[];
 extern const size_t kf_input_count;
 

@@ -116,6 +116,43 @@ static kerf_status decide_one(const request *q, kerf_decision *d, kerf_error *er
     return KERF_OK;
 }
 
+/* As much of a text as fits: whole clauses, or whole words of the first. */
+static void give_reason(kerf_decision *d, const char *text)
+{
+    const size_t room = sizeof d->reason - 1;
+    size_t n = strlen(text), clauses = 0;
+    for (const char *at = text; (at = strstr(at, "; ")) && (size_t)(at - text) <= room; at++)
+        clauses = (size_t)(at - text);
+    if (n > room) n = clauses ? clauses : room;
+    while (n > 0 && text[n] && !strchr(" ;", text[n])) n--;
+    snprintf(d->reason, sizeof d->reason, "%.*s", (int)n, text);
+}
+
+/* The encoder of the same name, or the default one. */
+static const kerf_encoder *encoder_like(const kerf_format *f, const kerf_encoder *e)
+{
+    for (size_t i = 0; i < kerf_encoder_count(f); i++)
+        if (strcmp(kerf_encoder_at(f, i)->name, e->name) == 0) return kerf_encoder_at(f, i);
+    return kerf_encoder_at(f, 0);
+}
+
+/* What the layout has no place for is kept, but where its own quantizer has another format for such
+ * rows. */
+static void fall_back(const request *q, kerf_decision *d, const char *why)
+{
+    const kerf_format *f = kf_layout_fallback(q->layout, d->codec.format);
+    const kerf_weight *w = d->weight;
+    d->asked = d->codec.format;
+    if (!f || kerf_layout_check_weight(q->layout, f, w, NULL) != KERF_OK) {
+        d->codec = (kerf_codec){0};
+        give_reason(d, why);
+        return;
+    }
+    d->codec = (kerf_codec){f, encoder_like(f, d->codec.encoder)};
+    snprintf(d->reason, sizeof d->reason, "%s takes no rows of %llu", d->asked->name,
+             (unsigned long long)w->shape.dim[w->shape.rank - 1]);
+}
+
 /* What the layout of the output has no place for is kept, unless a rule asks for it by name. */
 static kerf_status fit_layout(const request *q, kerf_decision *d, kerf_error *err)
 {
@@ -144,8 +181,7 @@ static kerf_status fit_layout(const request *q, kerf_decision *d, kerf_error *er
                        why.text, is_recipe ? "; a recipe that fits: kerf advise --layout " : "",
                        is_recipe ? q->layout->name : "");
     }
-    d->codec = (kerf_codec){0};
-    snprintf(d->reason, sizeof d->reason, "%.90s", why.text);
+    fall_back(q, d, why.text);
     return KERF_OK;
 }
 
@@ -277,7 +313,7 @@ kerf_status kf_decide(const kerf_checkpoint *c, const kerf_select *select, const
                  .rules = count,
                  .base = base,
                  .layout = layout};
-    *out = (kf_decisions){0};
+    *out = (kf_decisions){.layout = layout};
     kerf_status s = kf_globs_open(&q.globs, rules, count, sizeof *rules, err);
     if (s == KERF_OK) s = decide_all(&q, out, err);
     if (s == KERF_OK && out->count) drop_scales(&q, out);

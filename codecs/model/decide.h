@@ -11,6 +11,7 @@ typedef struct kf_decisions {
     size_t count, quantized;
     size_t idle;            /* rules that decide of no weight, for later ones do */
     const char *first_idle; /* what the first of them is called: lives as long as the rules */
+    const kerf_layout *layout;
 } kf_decisions;
 
 /* Applies, in this order: the rules (the last one that matches counts), then what `select` keeps.

@@ -71,12 +71,13 @@ static kerf_status check_importance(kerf_plan *p, kerf_error *err)
         const kerf_decision *d = &p->decided.item[i];
         const char *format = d->codec.format ? d->codec.format->name : NULL;
         if (!format || !kerf_takes_importance(d->codec.encoder)) continue;
+        const kerf_format *asked = d->asked ? d->asked : d->codec.format; /* which people know */
         if (!p->to.imatrix)
             return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
                            "%s:%s weighs errors by the importance of columns: give --imatrix FILE, "
                            "or take %s:%s",
-                           format, d->codec.encoder->name, format,
-                           d->codec.format->default_encoder);
+                           asked->name, d->codec.encoder->name, asked->name,
+                           asked->default_encoder);
         is_used = 1;
         if (kerf_importance_names(p->to.imatrix, d->weight)) continue;
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,

@@ -141,6 +141,30 @@ static kerf_status note_idle(kf_notes *n, const kf_decisions *d, kerf_error *err
     return add_note(n, &t, err);
 }
 
+/* What -f asked for and the layout cannot hold. One format is asked for, so that one stands in. */
+static kerf_status note_unfit(kf_notes *n, const kf_decisions *d, kerf_error *err)
+{
+    tensor_list kept = {0}, other = {0};
+    const kerf_decision *last = NULL;
+    char what[160];
+    for (size_t i = 0; i < d->count; i++) {
+        const kerf_decision *one = &d->item[i];
+        if (!one->asked) continue;
+        add_name(one->codec.format ? &other : &kept, one->weight->name);
+        if (one->codec.format || !last) last = one;
+    }
+    if (other.count) {
+        snprintf(what, sizeof what,
+                 "in %s in place of %s, whose blocks do not fit their rows, as llama.cpp does it",
+                 last->codec.format->name, last->asked->name);
+        KF_TRY(add_list(n, &other, what, err));
+    }
+    if (!kept.count) return KERF_OK;
+    snprintf(what, sizeof what, "kept, which layout %s cannot hold in %s", d->layout->name,
+             last->asked->name);
+    return add_list(n, &kept, what, err);
+}
+
 /* Weights can be used without them, so it is no failure. */
 static kerf_status note_pointer(kf_notes *n, const kerf_reader *r, kerf_error *err)
 {
@@ -170,6 +194,7 @@ kerf_status kf_notes_make(kf_notes *n, const kerf_checkpoint *source, const kf_d
     KF_TRY(note_pointer(n, source->reader, err));
     KF_TRY(note_idle(n, d, err));
     KF_TRY(note_decoded(n, d, err));
+    KF_TRY(note_unfit(n, d, err));
     return note_roles(n, d, err);
 }
 

@@ -18,6 +18,8 @@ static void put_decision(kf_page *p, const kerf_decision *d)
                       : d->decoded ? "decoded to "
                                    : "kept",
                       d->decoded ? kerf_dtype_name(w->dtype) : "", d->reason);
+    } else if (d->asked) {
+        kf_table_cell(p, "%s (%s)", kerf_codec_name(d->codec, name, sizeof name), d->reason);
     } else {
         kf_table_cell(p, "%s", kerf_codec_name(d->codec, name, sizeof name));
     }

@@ -49,6 +49,40 @@ for pair in ggml-q8_0=7 ggml-q4_0=2 ggml-mxfp4=38 ggml-nvfp4=39 nvfp4:4/6=39 mxf
     expect 0 verify "$in" "$out"
     expect 0 quantize "$in" -f "$format" -o "$out" -y -j 1
 done
+# Rows that blocks of 256 do not fit get what llama.cpp takes for them.
+"$TOOLS/make_gguf" rows "$tmp/rows.gguf"
+for pair in q2_k=ggml-q4_0 q3_k=ggml-q4_0 q4_k=q5_0 q5_k=q5_1 q6_k=ggml-q8_0 iq4_xs=iq4_nl; do
+    expect 0 quantize "$tmp/rows.gguf" -f "${pair%=*}" -o "$tmp/fit.gguf" -y
+    error_says "3 of 4 tensors quantized"
+    error_says "2 tensors in ${pair#*=} in place of ${pair%=*}, .*: blk.0.ffn_down.weight, blk.0.ffn_up.weight"
+    error_says "1 tensor kept, which layout gguf cannot hold in ${pair%=*}: blk.0.attn_output.weight"
+    expect 0 verify "$tmp/rows.gguf" "$tmp/fit.gguf"
+    "$KERF" quantize "$tmp/rows.gguf" -f "${pair#*=}" -o "$tmp/named.gguf" -y >/dev/null 2>&1
+    for name in blk.0.ffn_down.weight blk.0.ffn_up.weight; do
+        check "${pair%=*} is ${pair#*=} there" cmp -s <(tensor_bytes "$tmp/fit.gguf" $name) <(tensor_bytes "$tmp/named.gguf" $name)
+    done
+    run inspect "$tmp/fit.gguf" --json
+    row_is weights blk.0.attn_q.weight format "${pair%=*}"
+    row_is weights blk.0.attn_output.weight dtype BF16
+done
+expect 0 quantize "$tmp/rows.gguf" -f q4_k -o "$tmp/x.gguf" --dry-run
+output_says 'blk.0.ffn_down.weight .*q5_0:ggml (q4_k takes no rows of 320)'
+output_says 'blk.0.attn_output.weight .*kept (q4_k has blocks of 256 .*; a row of 40 is no multiple of that) '
+expect 0 quantize "$tmp/rows.gguf" -f q4_k -o "$tmp/x.gguf" --dry-run --json
+row_is tensors blk.0.ffn_down.weight reason "q4_k takes no rows of 320"
+expect 2 quantize "$tmp/rows.gguf" -f q4_k --tensor '*ffn_down*=q4_k' -o "$tmp/x.gguf" # by name it stays an error
+error_says 'ffn_down.weight cannot be quantized: q4_k has blocks of 256'
+expect 3 quantize "$tmp/rows.gguf" -f q4_k -o "$tmp/x.safetensors" # kerf's own layout has nothing to fall back to
+error_says 'a row of 320 is no multiple of that; keep this tensor in its type'
+absent "$tmp/x.gguf"
+expect 2 quantize "$tmp/rows.gguf" -f q4_k:imatrix --only '*ffn_down*' -o "$tmp/x.gguf"
+error_says 'q4_k:imatrix weighs errors .* or take q4_k:ggml'
+{
+    printf '\1\0\0\0\25\0\0\0blk.0.ffn_down.weight\2\0\0\0\100\1\0\0'
+    for _ in {1..320}; do printf '\0\0\110\103'; done
+} >"$tmp/imatrix.dat"
+expect 0 quantize "$tmp/rows.gguf" -f q4_k:imatrix --only '*ffn_down*' --imatrix "$tmp/imatrix.dat" -o "$tmp/x.gguf" --dry-run --json
+row_is tensors blk.0.ffn_down.weight format q5_0:imatrix
 # ggml's own encoders write the same from every source type whose numbers are the same.
 "$KERF" dequantize "$tmp/q-ggml-q8_0.gguf" -o "$tmp/wide.gguf" 2>/dev/null
 expect 0 quantize "$tmp/wide.gguf" -f ggml-q8_0 -o "$tmp/again.gguf"

@@ -5,6 +5,7 @@
  *                    keys of every type
  *   part1, part2     the first half of the bf16 model, and the other, as parts of two
  *   aligned          version 2, alignment 64, and no general.file_type
+ *   rows             rows that blocks of 256 fit, those that blocks of 32 alone fit, and others
  *   foreign          blocks that kerf does not decode (IQ2_XXS), integers, a scalar
  *   nvfp4            NVFP4 blocks with and without scales beside them, one scale byte 0x7F
  */
@@ -140,6 +141,18 @@ static void make_aligned(struct bytes *b)
     add_data(b, t, 0, 5, 64);
 }
 
+static void make_rows(struct bytes *b)
+{
+    const struct tensor t[] = {{"blk.0.attn_q.weight", 2, {256, 8}, 30, 0},
+                               {"blk.0.ffn_down.weight", 2, {320, 7}, 30, 0},
+                               {"blk.0.ffn_up.weight", 2, {32, 3}, 30, 0},
+                               {"blk.0.attn_output.weight", 2, {40, 6}, 30, 0}};
+    gguf_bytes(b, G_HEAD(4, 2) G_STRING("general.architecture", "llama")
+                      G_U32("general.file_type", 32));
+    add_infos(b, t, 4, 32);
+    add_data(b, t, 0, 4, 32);
+}
+
 static void make_foreign(struct bytes *b)
 {
     const struct tensor t[] = {{"k.weight", 2, {256, 2}, 16, 132},
@@ -180,12 +193,15 @@ int main(int argc, char **argv)
         make_model(&b, 30, 2);
     else if (strcmp(kind, "aligned") == 0)
         make_aligned(&b);
+    else if (strcmp(kind, "rows") == 0)
+        make_rows(&b);
     else if (strcmp(kind, "foreign") == 0)
         make_foreign(&b);
     else if (strcmp(kind, "nvfp4") == 0)
         make_nvfp4(&b);
     else {
-        fprintf(stderr, "usage: make_gguf bf16|f16|f32|part1|part2|aligned|foreign|nvfp4 OUT\n");
+        fprintf(stderr,
+                "usage: make_gguf bf16|f16|f32|part1|part2|aligned|rows|foreign|nvfp4 OUT\n");
         return 2;
     }
     FILE *f = fopen(argv[2], "wb");

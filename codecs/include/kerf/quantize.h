@@ -73,12 +73,15 @@ typedef struct kerf_rule {
 /* What becomes of one weight. */
 typedef struct kerf_decision {
     const kerf_weight *weight;
-    kerf_codec codec;       /* format NULL: it is left as it is              */
-    kerf_geometry geometry; /* when it is quantized                          */
-    char reason[96];        /* why it is left, or which rule asks for the codec; else empty */
-    int decoded;            /* 1: left, in its dense type, for the output has another layout than
-                               the one that it is quantized in                              */
-    int dropped;            /* 1: left out: a scale of what was quantized and is decoded now */
+    kerf_codec codec;         /* format NULL: it is left as it is              */
+    kerf_geometry geometry;   /* when it is quantized                          */
+    char reason[96];          /* why it is left, or which rule asks for the codec; else empty */
+    int decoded;              /* 1: left, in its dense type, for the output has another layout than
+                                 the one that it is quantized in                              */
+    int dropped;              /* 1: left out: a scale of what was quantized and is decoded now */
+    const kerf_format *asked; /* the format that `base` asked for, where the layout cannot hold the
+                                 weight in it: it is left, or has the one that the layout's own
+                                 quantizer falls back to; else NULL */
 } kerf_decision;
 
 typedef struct kerf_totals {
@@ -91,13 +94,14 @@ typedef struct kerf_plan kerf_plan;
 
 /* Decides for every weight of `source`, which must outlive the plan; nothing is written. select
  * (NULL: all zeros) says which weights get `base`; a rule overrules it. base with format NULL: only
- * rules quantize. What the layout of the output cannot hold is left as it is. out: the path may be
- * NULL for a plan that is only looked at. Texts are copied.
- * A plan that quantizes nothing can be looked at, not executed.
- * KERF_E_ARG: a pattern matches no weight, a rule cannot be followed, layers that loaders merge
- * would differ in format, or path and layout do not fit. KERF_E_NOSUP: a weight cannot be encoded
- * so, is quantized already in another layout, or the loaders of the layout cannot be told of such a
- * mixture. KERF_E_DATA: a name that is needed is taken. */
+ * rules quantize. What the layout of the output cannot hold so is left as it is; in a GGUF file
+ * rows that are no multiple of 256 get what llama.cpp falls back to, q5_0 in place of q4_k. out:
+ * the path may be NULL for a plan that is only looked at. Texts are copied. A plan that quantizes
+ * nothing can be looked at, not executed. KERF_E_ARG: a pattern matches no weight, a rule cannot be
+ * followed, layers that loaders merge would differ in format, or path and layout do not fit.
+ * KERF_E_NOSUP: a weight cannot be encoded so, is quantized already in another layout, or the
+ * loaders of the layout cannot be told of such a mixture. KERF_E_DATA: a name that is needed is
+ * taken. */
 KERF_API KERF_CHECK kerf_status kerf_plan_make(const kerf_checkpoint *source,
                                                const kerf_select *select, const kerf_rule *rules,
                                                size_t rule_count, kerf_codec base,
