@@ -207,6 +207,41 @@ static void check_inputs(const context *x)
     add(x, first, text);
 }
 
+/* --- embeddings ---------------------------------------------------------------------------- */
+
+/* vLLM looks rows up in integers of compressed-tensors where a group says that they are some. */
+static int is_told(const context *x, const kerf_weight *w)
+{
+    char module[KERF_MAX_NAME_BYTES + 1];
+    const kf_stored *s = kf_stored_find(w->layout, w->codec.format);
+    const char *name;
+    const json_t *group;
+    if (!s || strcmp(s->scheme, "pack-quantized") != 0 || !module_of(w, module)) return 0;
+    json_object_foreach(json_object_get(x->q, "config_groups"), name, group)
+    {
+        const json_t *targets = json_object_get(group, "targets");
+        if (is_named(targets, "Embedding") || is_named(targets, "VocabParallelEmbedding") ||
+            is_kept(targets, module))
+            return 1;
+    }
+    return 0;
+}
+
+static void check_embeddings(const context *x)
+{
+    char text[256];
+    for (size_t i = 0; i < x->of.count; i++) {
+        const kerf_weight *w = &x->of.weights[i];
+        if (!w->codec.format || kf_layout_holds(x->of.layout, w) || is_told(x, w)) continue;
+        snprintf(text, sizeof text,
+                 "is a quantized embedding, which loaders of layout %s do not look for: the model "
+                 "has none; kerf dequantize makes a source of it",
+                 x->of.layout->name);
+        add(x, w, text);
+        return;
+    }
+}
+
 /* --- all of it ----------------------------------------------------------------------------- */
 
 /* Mixtures that config.json has no words for in this layout. */
@@ -274,6 +309,7 @@ static kerf_status check_file(context *x, const kf_config_file *file, const json
                                                   : json_object_get(whole, file->member);
     if (!json_is_object(x->q)) return KERF_OK;
     if (file->key) check_formats(x);
+    if (file == kf_config_table[x->of.layout - kf_layouts].file) check_embeddings(x);
     KF_TRY(check_kept(x));
     check_inputs(x);
     return KERF_OK;

@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "file/gguf/gguf.h"
 #include "file/json/text.h"
+#include "roles/places.h"
 
 /* Layout `kerf`: the planes as they are. */
 const char *const kf_plane_suffix[KERF_PLANES] = {"", "_scale", "_scale_2", "_zero_point"};
@@ -164,12 +165,22 @@ static int holds_turned(const kerf_layout *l)
     return is_own(l) || l == &kf_layouts[KF_LAYOUT_GPT_OSS] || l == &kf_layouts[KF_LAYOUT_GGUF];
 }
 
+int kf_layout_holds(const kerf_layout *l, const kerf_weight *w)
+{
+    return kf_layout_looks_up[l - kf_layouts] || !kf_place_is_looked_up(&w->place, w->name);
+}
+
 kerf_status kerf_layout_check_weight(const kerf_layout *l, const kerf_format *f,
                                      const kerf_weight *w, kerf_error *err)
 {
     if (w->stored.rank && !holds_turned(l))
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                        "layout %s has no matrices that are [in, out]; layout kerf has", l->name);
+    if (!kf_layout_holds(l, w))
+        return kf_fail(
+            err, KERF_E_NOSUP, KF_NOWHERE,
+            "layout %s: its loaders take no quantized embedding; layouts kerf and gguf do",
+            l->name);
     return kerf_layout_check_tensor(l, f, w->name, &w->shape, err);
 }
 

@@ -12,6 +12,9 @@ const kf_stored *kf_stored_find(const kerf_layout *l, const kerf_format *f);
  * does. */
 const kerf_format *kf_layout_fallback(const kerf_layout *l, const kerf_format *f);
 
+/* 0: an embedding, which loaders of the layout take as it is alone. */
+int kf_layout_holds(const kerf_layout *l, const kerf_weight *w);
+
 /* 1: a layout of stacked experts alone, which stand in checkpoints of other layouts. */
 int kf_is_stacks(const kerf_layout *l);
 

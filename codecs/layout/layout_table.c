@@ -49,6 +49,12 @@ const kerf_experts kf_layout_experts[KF_LAYOUTS] = {
     [KF_LAYOUT_CT_WORDS] = KERF_EXPERTS_SINGLE,
 };
 
+/* vLLM and SGLang (GGUFEmbeddingMethod), llama.cpp; transformers' TorchAoConfig. vLLM looks up in
+ * integers of compressed-tensors where a group of config.json names the embedding, which kerf
+ * writes in none: config_check.c knows of it. */
+const unsigned char kf_layout_looks_up[KF_LAYOUTS] = {
+    [KF_LAYOUT_KERF] = 1, [KF_LAYOUT_GGUF] = 1, [KF_LAYOUT_TORCHAO] = 1};
+
 const struct kf_extra_name kf_extra_table[] = {
     [KF_EXTRA_SHAPE] = {".weight_shape", KERF_I64},
     [KF_EXTRA_CODE_BOOK] = {".weight.quant_map", KERF_F32},

@@ -28,6 +28,9 @@ typedef enum kf_layout_id {
 extern const kerf_layout kf_layouts[KF_LAYOUTS];
 extern const kerf_experts kf_layout_experts[KF_LAYOUTS]; /* what its loaders want */
 
+/* 1: its loaders look rows up in quantized embeddings; to all others an embedding is no layer. */
+extern const unsigned char kf_layout_looks_up[KF_LAYOUTS];
+
 /* Shape of a stored tensor, from the plane [rows, columns] that it holds. */
 typedef enum kf_form {
     KF_FORM_PLANE,       /* as it is                                                    */

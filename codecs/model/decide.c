@@ -10,6 +10,7 @@
 #include "base/globs.h"
 #include "layout/arranging.h"
 #include "layout/foreign.h"
+#include "layout/layout.h"
 #include "model/select.h"
 
 /* All that a decision rests on. */
@@ -158,13 +159,19 @@ static kerf_status fit_layout(const request *q, kerf_decision *d, kerf_error *er
 {
     kerf_error why = {.text = ""};
     const kerf_weight *w = d->weight;
-    if (w->codec.format && w->codec.format == d->codec.format && w->layout == q->layout) {
+    const int is_there = w->layout == q->layout && kf_layout_holds(q->layout, w);
+    if (w->codec.format && w->codec.format == d->codec.format && is_there) {
         char format[64];
         d->codec = (kerf_codec){0};
         snprintf(d->reason, sizeof d->reason, "already %s",
                  kerf_weight_format(w, format, sizeof format));
     }
-    d->decoded = !d->codec.format && w->codec.format && w->decoded && w->layout != q->layout;
+    d->decoded = !d->codec.format && w->codec.format && w->decoded && !is_there;
+    if (w->codec.format && !w->decoded && w->layout == q->layout && !is_there)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "%.200s is quantized, and loaders of layout %s take no quantized embedding: "
+                       "kerf dequantize makes a source of it",
+                       w->name, w->layout->name);
     if (w->codec.format && !w->decoded && w->layout != q->layout) {
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                        "%.200s is quantized already, in layout %s: convert it first, or ask for "
@@ -177,9 +184,11 @@ static kerf_status fit_layout(const request *q, kerf_decision *d, kerf_error *er
     if (d->reason[0]) {
         const int is_recipe = is_of_recipe(d->reason);
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
-                       "%.100s: %.130s cannot be quantized: %.130s%s%s", d->reason, w->name,
-                       why.text, is_recipe ? "; a recipe that fits: kerf advise --layout " : "",
-                       is_recipe ? q->layout->name : "");
+                       "%.100s: %.130s cannot be quantized: %.130s; %s%.130s%s", d->reason, w->name,
+                       why.text,
+                       is_recipe ? "a recipe that fits: kerf advise --layout " : "--tensor '",
+                       is_recipe ? q->layout->name : w->name,
+                       is_recipe ? "" : "=keep' behind it leaves it as it is");
     }
     fall_back(q, d, why.text);
     return KERF_OK;

@@ -286,6 +286,21 @@ int kerf_is_activation_scale(const char *name)
                                "output_zero_point|comfy_quant");
 }
 
+int kf_place_is_looked_up(const kerf_place *p, const char *name)
+{
+    kf_parts n;
+    if (p->role != KERF_ROLE_EMBEDDING && p->role != KERF_ROLE_MTP && !is_tower(p->role)) return 0;
+    kf_parts_cut(name, &n);
+    return kf_parts_end_in(&n,
+                           "embed_tokens|embed_tokens_per_layer|wte|wpe|tok_embeddings|embed_in|"
+                           "word_embeddings|word_embedding|token_embedding|token_emb|^shared|"
+                           "token_type_embeddings|token_type_embedding|position_embeddings|"
+                           "position_embedding|embed_positions|tokens_embed|positions_embed|"
+                           "pos_embed|pos_emb|^embed|embeddings|^embedding|W_E|W_pos|"
+                           /* GGUF */
+                           "^token_embd|^token_types|^position_embd|^per_layer_token_embd");
+}
+
 void kerf_place_find(const char *family, const char *name, const kerf_shape *shape, kerf_place *out)
 {
     kf_facts f = {.family = family ? kf_family_find(family) : NULL, .is_described = family != NULL};

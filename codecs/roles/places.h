@@ -14,6 +14,10 @@ typedef struct kf_placed {
  * of the model. Orders the list by name. */
 void kf_places_find(const kf_facts *f, kf_placed *list, size_t count);
 
+/* 1: rows are looked up in it, by token or position: no layer multiplies by it. Embeddings that are
+ * layers (of times, of patches) have the same role. */
+int kf_place_is_looked_up(const kerf_place *p, const char *name);
+
 /* One of them, but for axes and stacks. */
 void kf_place_name(const kf_facts *f, const char *name, const kerf_shape *shape, kerf_place *out);
 

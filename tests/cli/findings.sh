@@ -289,4 +289,29 @@ finds error "$up.weight: .*$up.weight_format is not 0"
 make mxfp4 kerf
 header "s/layers.0.input_layernorm.weight/layers.0.inp_ln.pre_quant_scale/"
 finds note 'inputs of this layer are multiplied by it'
+
+# --- embeddings ---------------------------------------------------------------------------------
+# A matrix that becomes a table of tokens by its name; vLLM takes one that a group names.
+table=transformer.aaaaaaaaaa.wte
+embedding() { # FORMAT LAYOUT
+    make "$1" "$2" --keep '*layers.1.self_attn*' --keep '*layers.1.mlp.down*'
+    header "s/$up/$table/g"
+    ! grep -q '"ignore"' "$tmp/m/config.json" || config 's/"ignore": \[/"ignore": [ "model.layers.1.mlp.gate_proj",/'
+}
+for pair in nvfp4=compressed-tensors int4-g128=compressed-tensors nvfp4=modelopt int4-g128=gptq nf4=bitsandbytes \
+    fp8-e4m3-128x128=deepseek; do
+    embedding "${pair%=*}" "${pair#*=}"
+    finds error "$table.weight: is a quantized embedding, which loaders of layout ${pair#*=} do not look for"
+done
+for target in Embedding VocabParallelEmbedding "$table" 're:.*wte$'; do
+    embedding int4-g128 compressed-tensors
+    config "s/\"Linear\"/\"Linear\", \"$target\"/"
+    run inspect "$tmp/m"
+    check "vLLM takes one that $target names" test "$(grep -c 'quantized embedding' "$tmp/out")" = 0
+done
+expect 0 quantize "$tmp/m" -f int4-g128 --layout compressed-tensors -o "$tmp/x" --dry-run # which names none
+output_says "$table.weight .*decoded to BF16"
+embedding nvfp4 compressed-tensors # but integers alone
+config 's/"Linear"/"Linear", "Embedding"/'
+finds error "$table.weight: is a quantized embedding"
 finish

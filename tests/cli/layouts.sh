@@ -361,8 +361,36 @@ error_says 'matrices only'
 expect 0 quantize "$tmp/odd.safetensors" -f fp8-e4m3-row --layout compressed-tensors --dry-run --json
 row_is tensors experts.down_proj.weight reason "layout compressed-tensors takes matrices only"
 row_is tensors tail.weight format fp8-e4m3-row:amax
-expect 0 quantize "$tmp/ct/model.safetensors" -f int8 --layout compressed-tensors \
-    --tensor '*embed*=int8' --dry-run --json
+"$KERF" quantize "$model" -f nvfp4 --layout compressed-tensors --keep '*layers.0.*' -o "$tmp/some" 2>/dev/null
+expect 0 quantize "$tmp/some/model.safetensors" -f int8 --layout compressed-tensors --dry-run --json
+row_is tensors model.layers.0.mlp.up_proj.weight format int8:amax
+absent "$tmp/x"
+# Embeddings, which no layer multiplies by: loaders look them up as they are.
+while read -r layout format; do
+    expect 2 quantize "$model" -f "$format" --tensor "*embed_tokens*=$format" --layout "$layout" -o "$tmp/x"
+    error_says "layout $layout: its loaders take no quantized embedding; layouts kerf and gguf do; --tensor 'model.embed_tokens.weight=keep'"
+    absent "$tmp/x"
+    [ "$layout" != gpt-oss ] || continue # which has no other matrices
+    expect 0 quantize "$model" -f "$format" --tensor '*=keep' --tensor "*embed_tokens*=$format" \
+        --tensor '*up_proj*='"$format" --tensor '*gate_proj*='"$format" \
+        --tensor 'model.embed_tokens.weight=keep' --layout "$layout" --dry-run
+done <<'END'
+compressed-tensors nvfp4
+compressed-tensors int4-g128
+compressed-tensors-naive fp8-e4m3-row
+modelopt nvfp4
+gptq int4-g128
+gptq-v2 int4-g128
+bitsandbytes nf4
+deepseek fp8-e4m3-128x128
+gpt-oss mxfp4
+END
+expect 0 quantize "$model" -f nvfp4 --tensor '*embed_tokens*=nvfp4' -o "$tmp/looked"
+expect 0 quantize "$model" -f q4_k --tensor '*embed_tokens*=q6_k' -o "$tmp/looked.gguf"
+expect 0 inspect "$tmp/looked.gguf" --json
+row_is weights token_embd.weight format q6_k
+expect 3 convert "$tmp/looked" --layout compressed-tensors -o "$tmp/x"
+error_says 'embed_tokens.weight: loaders of layout compressed-tensors take no quantized embedding: kerf dequantize makes'
 absent "$tmp/x"
 cp -r "$model" "$tmp/bad"
 echo '{"a": [1, 2' >"$tmp/bad/config.json"

@@ -71,7 +71,8 @@ KERF_API KERF_CHECK kerf_status kerf_layout_check_tensor(const kerf_layout *l, c
                                                          kerf_error *err);
 
 /* The same of a weight, whose place counts too: what its model has as [in, out] fits no layout
- * whose loaders read matrices as [out, in]. */
+ * whose loaders read matrices as [out, in], and tables that rows are looked up in only one whose
+ * loaders can do so. */
 typedef struct kerf_weight kerf_weight;
 KERF_API KERF_CHECK kerf_status kerf_layout_check_weight(const kerf_layout *l, const kerf_format *f,
                                                          const kerf_weight *w, kerf_error *err);
