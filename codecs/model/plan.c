@@ -201,6 +201,7 @@ static kerf_status make(kerf_plan *p, const kerf_select *select, const kerf_rule
     KF_TRY(arrange(p, select, err));
     KF_TRY(kf_decide(p->source, select, rules, count, base, p->layout, &p->decided, err));
     KF_TRY(kf_notes_make(&p->notes, p->source, &p->decided, err));
+    KF_TRY(kf_notes_subfolders(&p->notes, p->source->reader, p->to.path, err));
     KF_TRY(check_groups(p, err));
     KF_TRY(check_importance(p, err));
     KF_TRY(note_feedback(p, err));

@@ -5,8 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/base.h"
+#include "file/disk/io.h"
+#include "file/json/json_read.h"
 #include "file/json/text.h"
 #include "file/write/companions.h"
 #include "layout/block_weights.h"
@@ -213,6 +216,70 @@ kerf_status kf_notes_unused(kf_notes *n, kerf_error *err)
     kf_text t = {0};
     kf_text_add(&t, "the importance of columns changes nothing: of the encoders that were chosen "
                     "none weighs errors by it, those named imatrix do");
+    return add_note(n, &t, err);
+}
+
+/* A folder beside the weights, not one that is reached through others. */
+static int is_beside(const kerf_reader *r, const char *name)
+{
+    struct stat st;
+    if (!name || !name[0] || name[0] == '.' || strchr(name, '/')) return 0;
+    char *path = kf_path_join(kerf_reader_folder(r), name);
+    const int found = path && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    free(path);
+    return found;
+}
+
+static void add_folder(kf_text *t, size_t *count, const kerf_reader *r, const char *name)
+{
+    if (!is_beside(r, name) || (*count)++ >= NAMED) return;
+    kf_text_add(t, " '%.600s/%.200s'", kerf_reader_folder(r), name);
+}
+
+/* What modules.json lists, as {"modules": [...]}; *out NULL: it is not there or says nothing. It is
+ * copied as it is, so that what is wrong with it is found there. */
+static kerf_status load_modules(const kerf_reader *r, json_t **out, kerf_error *err)
+{
+    char *path = kf_path_join(kerf_reader_folder(r), "modules.json"), *text = NULL;
+    kf_text t = {0};
+    size_t n = 0;
+    *out = NULL;
+    if (!path) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for modules.json");
+    kerf_status s = kf_read_whole(path, KF_JSON_MAX_CONFIG_BYTES, &text, &n, NULL);
+    if (s == KERF_OK) {
+        kf_text_add(&t, "{\"modules\": ");
+        kf_text_add_bytes(&t, text, n);
+        kf_text_add(&t, "}");
+        s = t.failed ? KERF_E_NOMEM
+                     : kf_json_parse("modules.json", t.p, t.n, KF_JSON_PYTHON, out, NULL);
+    }
+    free(t.p);
+    free(text);
+    free(path);
+    return s == KERF_E_NOMEM ? kf_fail(err, s, KF_NOWHERE, "no memory for modules.json") : KERF_OK;
+}
+
+/* Modules of sentence-transformers, and templates beside the one of a tokenizer. */
+kerf_status kf_notes_subfolders(kf_notes *n, const kerf_reader *r, const char *to, kerf_error *err)
+{
+    kf_text list = {0}, t = {0};
+    json_t *modules, *module;
+    size_t i, count = 0;
+    const int is_file = to && (kf_has_suffix(to, ".safetensors") || kf_has_suffix(to, ".gguf") ||
+                               kf_has_suffix(to, ".safetensors.zst"));
+    if (is_file || !kerf_reader_is_folder(r)) return KERF_OK;
+    KF_TRY(load_modules(r, &modules, err));
+    json_array_foreach(json_object_get(modules, "modules"), i, module)
+        add_folder(&list, &count, r, json_string_value(json_object_get(module, "path")));
+    add_folder(&list, &count, r, "additional_chat_templates");
+    json_decref(modules);
+    if (!count) return KERF_OK;
+    kf_text_add(&t,
+                "%zu folder%s beside the weights, which loaders read, %s not copied: cp -r%s%s %s",
+                count, count == 1 ? "" : "s", count == 1 ? "is" : "are", list.p ? list.p : "",
+                count > NAMED ? " and others" : "", to ? to : "OUT");
+    t.failed |= list.failed;
+    free(list.p);
     return add_note(n, &t, err);
 }
 

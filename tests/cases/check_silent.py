@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 
@@ -140,7 +141,8 @@ def case_nothing_of_much(kerf, tmp):
 def case_beside(kerf, tmp):
     """What a loader needs besides weights goes with them, and a pointer in the place of it is said."""
     wanted = ("tokenizer.json", "tekken.json", "qwen.tiktoken", "preprocessor_config.json", "video_preprocessor_config.json", "processor_config.json",
-              "chat_template.jinja", "generation_config.json", "modules.json", "config_sentence_transformers.json", "sentence_bert_config.json")
+              "chat_template.jinja", "generation_config.json", "modules.json", "config_sentence_transformers.json", "sentence_bert_config.json",
+              "params.json", "mel_filters.npz")
     others = ("pytorch_model.bin", "model.safetensors.index.json.bak", "quantize_config.json", "hf_quant_config.json", "adapter_config.json", "eval.u16")
     m = model(f"{tmp}/m", [UP], model_type="llama")
     for name in wanted + others:
@@ -148,6 +150,23 @@ def case_beside(kerf, tmp):
             f.write("{}")
     kerf("quantize", m, "-f", "nvfp4", "-o", f"{tmp}/out")
     need(sorted(os.listdir(f"{tmp}/out")) == sorted((*wanted, "config.json", "model.safetensors")), sorted(os.listdir(f"{tmp}/out")))
+    for name in ("1_Pooling", "2_Dense", "additional_chat_templates", "onnx"):
+        os.makedirs(f"{m}/{name}")
+        with open(f"{m}/{name}/config.json", "w") as f:
+            f.write("{}")
+    with open(f"{m}/modules.json", "w") as f:
+        json.dump([{"idx": 0, "path": ""}, {"idx": 1, "path": "1_Pooling"}, {"idx": 2, "path": "2_Dense"}, {"idx": 3, "path": "3_None"},
+                   {"idx": 4, "path": "../m"}, {"path": 7}, "x"], f)
+    said = notes(kerf, m, f"{tmp}/out")
+    need(len(said) == 1 and said[0].startswith("3 folders beside the weights, which loaders read, are not copied: cp -r "), said)
+    subprocess.run(said[0].split("copied: ")[1], shell=True, check=True)
+    need(sorted(n for n in os.listdir(f"{tmp}/out") if os.path.isdir(f"{tmp}/out/{n}")) == ["1_Pooling", "2_Dense", "additional_chat_templates"], said)
+    need(not notes(kerf, m, f"{tmp}/out.safetensors"), "a single file has no folder")
+    for name in ("1_Pooling", "2_Dense", "additional_chat_templates", "onnx"):
+        shutil.rmtree(f"{m}/{name}")
+        shutil.rmtree(f"{tmp}/out/{name}", ignore_errors=True)
+    with open(f"{m}/modules.json", "w") as f:
+        f.write("{}")
     for name in ("tokenizer.json", "tekken.json", "tokenizer.model"):
         with open(f"{m}/{name}", "w") as f:
             f.write("version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 16400\n")

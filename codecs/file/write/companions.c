@@ -34,6 +34,8 @@ static const char *const wanted[] = {
     "*processor_config.json", /* also of images and videos */
     "*.tiktoken",
     "tekken.json", /* Mistral's tokenizer */
+    "params.json", /* and sizes */
+    "mel_filters.npz",
     "normalizer.json",
     "modules.json",
     "*sentence_*.json", /* sentence-transformers */
