@@ -204,6 +204,19 @@ def layouts(run, tmp):
     foreign = model(f"{tmp}/tiles", tiles, model_type="llama", quantization_config={"quant_method": "fp8"})
     run.tries(["convert", foreign, "--layout", "compressed-tensors", "-o", f"{tmp}/x"], r"kerf (quantize) and kerf (dequantize) read them",
               lambda t: [t[1], foreign, "-f", "nvfp4", "-o", f"{tmp}/of-tiles"], lambda t: [t[2], foreign, "-o", f"{tmp}/dense-tiles"])
+    # embeddings; a checkpoint of kerf's in which one has codes is of an older version, here a matrix with another name
+    run.works(["quantize", f"{tmp}/wide", "-f", "nvfp4", "--tensor", "*=nvfp4", "-o", f"{tmp}/looked-up"], "")
+    run.tries(["convert", f"{tmp}/looked-up", "--layout", "compressed-tensors", "-o", f"{tmp}/x"],
+              r"kerf (dequantize) makes a source that kerf quantize (--layout \S+) takes",
+              lambda t: [t[1], f"{tmp}/looked-up", "-o", f"{tmp}/dense-table"],
+              lambda t: ["quantize", f"{tmp}/dense-table", "-f", "nvfp4", *t[2].split(), "-n"])
+    run.works(["quantize", m, "-f", "nvfp4", "--layout", "compressed-tensors", "-o", f"{tmp}/old"], "")
+    with open(f"{tmp}/old/model.safetensors", "r+b") as f:
+        renamed = f.read().replace(b"model.layers.0.self_attn.o_proj", b"transformer.aaaaaaaaaaaaaaa.wte")
+        f.seek(0)
+        f.write(renamed)
+    run.tries(["quantize", f"{tmp}/old", "-f", "nvfp4", "--layout", "compressed-tensors", "-o", f"{tmp}/x"],
+              r"take no quantized embedding: kerf (dequantize) makes", lambda t: [t[1], f"{tmp}/old", "-o", f"{tmp}/of-old"])
     run.works(["quantize", m, "-f", "int8", "-o", f"{tmp}/int8"], "")
     # what is quantized as a whole is no source of another format before it is decoded, which both refusals say
     run.works(["quantize", m, "-f", "nvfp4", "-o", f"{tmp}/all"], "")
