@@ -138,20 +138,24 @@ static kerf_status decode_elements(const kerf_reader *r, const kerf_weight *w, u
 static kerf_status round_elements(const kerf_reader *r, const kerf_weight *w, uint64_t offset,
                                   unsigned char *dst, size_t n, kerf_error *err)
 {
-    enum { RUN = 4096 };
-    double from[RUN];
-    float to[RUN];
-    for (uint64_t at = offset / sizeof *to, left = n / sizeof *to; left > 0;) {
-        const size_t count = (size_t)kf_min_u64(left, RUN);
-        KF_TRY(
-            kerf_reader_read(r, w->plane[0], at * sizeof *from, from, count * sizeof *from, err));
-        for (size_t i = 0; i < count; i++) to[i] = (float)from[i];
-        memcpy(dst, to, count * sizeof *to);
-        dst += count * sizeof *to;
+    const uint64_t run = kf_min_u64(n / sizeof(float), MOST_ELEMENTS / 2);
+    double *from = NULL;
+    KF_TRY(kf_allocate(&from, run, sizeof *from, err));
+    kerf_status s = KERF_OK;
+    for (uint64_t at = offset / sizeof(float), left = n / sizeof(float);
+         s == KERF_OK && left > 0;) {
+        const size_t count = (size_t)kf_min_u64(left, run);
+        s = kerf_reader_read(r, w->plane[0], at * sizeof *from, from, count * sizeof *from, err);
+        for (size_t i = 0; s == KERF_OK && i < count; i++) {
+            const float to = (float)from[i];
+            memcpy(dst + i * sizeof to, &to, sizeof to);
+        }
+        dst += count * sizeof(float);
         at += count;
         left -= count;
     }
-    return KERF_OK;
+    free(from);
+    return s;
 }
 
 /* --- all ----------------------------------------------------------------------------------- */

@@ -42,22 +42,46 @@ static kerf_status no_memory(kerf_error *err)
 /* --- elements ------------------------------------------------------------------------------------
  */
 
-/* Of each head Hugging Face has the first halves of all rotary pairs, then the second ones;
- * llama.cpp has pair after pair. */
+/* `count` whole rows of one head into dst, from row `at` of it on; `head`: where it begins. Of each
+ * head Hugging Face has the first halves of all rotary pairs, then the second ones; llama.cpp has
+ * pair after pair. */
+static kerf_status read_pairs(const kerf_reader *r, const made *m, uint64_t head, uint64_t at,
+                              uint64_t count, unsigned char *dst, kerf_error *err)
+{
+    const size_t n = (size_t)(m->cols * m->view.size);
+    for (uint64_t i = 0; i < kf_min_u64(2, count); i++) {
+        const uint64_t row = head + (at + i) % 2 * m->half + (at + i) / 2;
+        const kf_rows rows = {.tensor = m->from,
+                              .offset = row * n,
+                              .count = (count - i + 1) / 2,
+                              .bytes = n,
+                              .step = n,
+                              .to_step = 2 * n};
+        KF_TRY(kf_rows_read(r, &rows, dst + i * n, err));
+    }
+    return KERF_OK;
+}
+
 static kerf_status read_interleaved(const kerf_reader *r, const kerf_tensor *t, uint64_t offset,
                                     unsigned char *dst, size_t n, kerf_error *err)
 {
     const made *m = t->view->ctx;
-    const uint64_t row_bytes = m->cols * m->view.size;
+    const uint64_t row_bytes = m->cols * m->view.size, rows = 2 * m->half;
     while (n > 0) {
         const uint64_t row = offset / row_bytes, in = offset % row_bytes;
-        const uint64_t head = row / (2 * m->half), at = row % (2 * m->half);
-        const uint64_t from = head * 2 * m->half + at % 2 * m->half + at / 2;
-        const size_t take = (size_t)kf_min_u64(n, row_bytes - in);
-        KF_TRY(kerf_reader_read(r, m->from, from * row_bytes + in, dst, take, err));
+        const uint64_t at = row % rows, head = row - at;
+        uint64_t take = kf_min_u64(n, row_bytes - in);
+        if (in == 0 && n >= row_bytes) {
+            const uint64_t count = kf_min_u64(n / row_bytes, rows - at);
+            take = count * row_bytes;
+            KF_TRY(read_pairs(r, m, head, at, count, dst, err));
+        } else {
+            const uint64_t from = head + at % 2 * m->half + at / 2;
+            KF_TRY(kerf_reader_read(r, m->from, from * row_bytes + in, dst, (size_t)take, err));
+        }
         offset += take;
         dst += take;
-        n -= take;
+        n -= (size_t)take;
     }
     return KERF_OK;
 }

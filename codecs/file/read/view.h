@@ -30,4 +30,17 @@ uint64_t kf_stored_bytes(const kerf_tensor *t);
 kerf_status kf_view_read(const kerf_reader *r, const kerf_tensor *t, uint64_t offset,
                          unsigned char *dst, size_t n, kerf_error *err);
 
+/* Rows of a tensor that lie `step` bytes after each other, and go as far apart to dst. */
+typedef struct kf_rows {
+    const kerf_tensor *tensor;
+    uint64_t offset, count; /* where the first one begins, and how many there are */
+    size_t bytes;           /* of a row                                           */
+    uint64_t step, to_step; /* at least `bytes`                                   */
+} kf_rows;
+
+/* Reads them together, with what lies between them, through memory of at most some MiB; those that
+ * follow each other here and there go where they belong at once. */
+kerf_status kf_rows_read(const kerf_reader *r, const kf_rows *from, unsigned char *dst,
+                         kerf_error *err);
+
 #endif
