@@ -272,20 +272,27 @@ static void describe_work(const void *ctx, FILE *to)
 
 /* --- all of it ----------------------------------------------------------------------------- */
 
-/* There must be codes to move. */
-static kerf_status check_source(const converting *c, kerf_error *err)
+/* There must be codes to move, and a place for all of them. for_llama: the new names are those of
+ * llama.cpp, and nothing needs codes; what had other names before would become numbers. */
+static kerf_status check_source(const converting *c, const kerf_checkpoint *source, int for_llama,
+                                kerf_error *err)
 {
-    const char *form = NULL;
-    for (size_t i = 0; i < kerf_weights_count(c->source->weights); i++) {
-        const kerf_weight *w = kerf_weights_at(c->source->weights, i);
-        if (w->codec.format) return KERF_OK;
-        if (!form) form = kf_foreign_form(w);
+    const int renamed = for_llama && !kerf_weights_find(source->weights, "token_embd.weight");
+    int found = for_llama;
+    for (size_t i = 0; i < kerf_weights_count(source->weights); i++) {
+        const kerf_weight *w = kerf_weights_at(source->weights, i);
+        const char *form = kf_foreign_form(w);
+        if (!form && renamed && w->codec.format) form = w->codec.format->name;
+        if (form)
+            return kf_fail(
+                err, KERF_E_NOSUP, KF_NOWHERE,
+                "%.*s: %s for codes as these are (%s): kerf quantize and kerf dequantize "
+                "read them",
+                KF_NAME(w->name),
+                renamed ? "under llama.cpp's names is no place" : "no layout has a place", form);
+        found |= w->codec.format != NULL;
     }
-    if (form)
-        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
-                       "%.200s: no layout has a place for codes as these are (%s): kerf quantize "
-                       "and kerf dequantize read them",
-                       c->source->path, form);
+    if (found) return KERF_OK;
     return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                    "%.200s: holds no quantized tensor in a layout that kerf knows; kerf quantize "
                    "makes some",
@@ -312,10 +319,10 @@ static kerf_status convert(converting *c, const kerf_checkpoint *source, const k
     KF_TRY(kf_manifest_layout(source->reader, to, &c->layout, err));
     KF_TRY(kf_checkpoint_view(source, &c->source, err));
     KF_TRY(kf_arrange_experts(c->source, c->layout, NULL, err));
-    const int renamed = c->layout == kerf_layout_find("gguf") &&
-                        !kerf_reader_is_gguf(source->reader) &&
-                        kerf_weights_find(c->source->weights, "token_embd.weight");
-    if (!renamed) KF_TRY(check_source(c, err));
+    const int for_llama = c->layout == kerf_layout_find("gguf") &&
+                          !kerf_reader_is_gguf(source->reader) &&
+                          kerf_weights_find(c->source->weights, "token_embd.weight");
+    KF_TRY(check_source(c, source, for_llama, err));
     c->count = kerf_weights_count(c->source->weights);
     KF_TRY(declare_output(c, to, err));
     KF_TRY(find_losses(c, err));

@@ -100,6 +100,14 @@ error_says '"desc_act": true in config.json'
 expect 3 dequantize "$tmp/act" -o "$tmp/x"
 error_says 'desc_act'
 absent "$tmp/x"
+# Where config.json says so they are read as numbers, and one of them, which is not the first weight, is
+# enough: codes that are in order would move beside it.
+sed -i 's/"desc_act": false/"desc_act": true/' "$tmp/act"/*.json
+expect 3 convert "$tmp/act" --layout compressed-tensors -o "$tmp/x"
+error_says 'layers.2.mlp.up_proj.weight: no layout has a place for codes as these are (int4-sorted-f16): kerf quantize'
+absent "$tmp/x"
+expect 0 quantize "$tmp/act" -f int4-g128 --layout compressed-tensors -o "$tmp/x"
+rm -r "$tmp/x"
 
 # --- files, shards, refusals --------------------------------------------------------------------
 expect 0 convert "$tmp/mo/model.safetensors" --layout kerf -o "$tmp/file.safetensors"

@@ -45,6 +45,12 @@ expect 0 score "$llama" -f q4_k --imatrix "$tmp/imatrix.dat" --only '*layers.0.s
 output_says 'weighted'
 
 # --- refusals -----------------------------------------------------------------------------------
+expect 0 convert "$llama" --layout gguf -o "$tmp/plain.gguf" # nothing is quantized, and all is as it was
+expect 0 quantize "$llama" -f fp8-e4m3-128x128 --layout deepseek -o "$tmp/fp8"
+LC_ALL=C sed -i '1s/"kerf":"{/"gone":"{/' "$tmp/fp8/model.safetensors" # as others write it
+expect 3 convert "$tmp/fp8" --layout gguf -o "$tmp/x.gguf" # codes would become numbers
+error_says "under llama.cpp's names is no place for codes as these are (fp8-e4m3-128x128): kerf quantize"
+expect 0 quantize "$tmp/fp8" -f q4_k -o "$tmp/fp8.gguf"
 cp -r "$llama" "$tmp/other"
 sed -i 's/"model_type": "llama"/"model_type": "gpt2"/' "$tmp/other/config.json"
 expect 3 quantize "$tmp/other" -f q4_k -o "$tmp/x.gguf"
