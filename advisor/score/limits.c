@@ -11,6 +11,7 @@
 #include "base/globs.h"
 #include "file/json/json_read.h"
 #include "file/json/json_text.h"
+#include "score/compare.h"
 
 static double max_error(const kerf_score *s)
 {
@@ -226,4 +227,36 @@ unsigned kerf_limits_of(const kerf_limits *l, const char *tensor, const kerf_for
         }
     }
     return (unsigned)__builtin_popcount(set);
+}
+
+/* --- patterns ------------------------------------------------------------------------------ */
+
+/* Notes which rules match a name; how many more than before. */
+static size_t mark_rules(const kerf_limits *l, const char *name, char *known)
+{
+    size_t more = 0;
+    for (size_t i = l->rules; (i = kf_globs_last(&l->globs, name, i)) != KF_NO_GLOB;) {
+        more += !known[i];
+        known[i] = 1;
+    }
+    return more;
+}
+
+kerf_status kf_limits_check(const kerf_limits *l, const kerf_weights *source, const char *path,
+                            kerf_error *err)
+{
+    const size_t count = kerf_weights_count(source);
+    if (!l || count == 0) return KERF_OK;
+    char *known = NULL;
+    KF_TRY(kf_allocate(&known, l->rules, 1, err));
+    size_t matching = 0, i = 0;
+    for (; i < count && matching < l->rules; i++)
+        matching += mark_rules(l, kerf_weights_at(source, i)->name, known);
+    for (i = 0; i < l->rules && known[i]; i++) {
+    }
+    free(known);
+    if (i == l->rules) return KERF_OK;
+    return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                   "the limits for %.200s match no tensor; kerf inspect %.200s lists them",
+                   l->rule[i].glob, path);
 }

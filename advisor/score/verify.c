@@ -143,6 +143,7 @@ static kerf_status verify(verifying *v, const kerf_team *team, kerf_error *err)
     uint64_t bytes = 0;
     KF_TRY(kf_weights_like(v->compare.source, v->other, &v->source, err));
     const size_t count = kerf_weights_count(v->source);
+    KF_TRY(kf_limits_check(v->limits, v->source, p->source, err));
     KF_TRY(kf_allocate(&p->row, count, sizeof *p->row, err));
     KF_TRY(kf_allocate(&v->nonfinite, count, sizeof *v->nonfinite, err));
     for (size_t i = 0; i < count; i++) bytes += kerf_weight_bytes(kerf_weights_at(v->source, i));

@@ -103,6 +103,7 @@ const verb verb_verify = {
         "when one that was kept differs by a byte. A limits file:\n"
         "  {\"schema\": \"kerf.limits/1\", \"default\": {\"t2\": 0.02},\n"
         "   \"tensors\": {\"*down_proj*\": {\"t2\": 0.03, \"max_error\": 0.1}}}\n"
+        "Each pattern must match a tensor of SOURCE.\n"
         "Figures: t2, max_error, bias (its magnitude), clip_share, bpw, rest_t2 (t2 without "
         "outliers),\nzero_share (of those, what became zero), lost_share (blocks of 128 that "
         "lost half of\nthemselves).",

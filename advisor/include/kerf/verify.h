@@ -7,7 +7,8 @@
  *    "tensors": {"*down_proj*": {"t2": 0.03, "max_error": 0.1}, "...": {...}}}
  *
  * Keys of "tensors" are shell patterns. All that match a name apply, a later one over an earlier
- * one, and all of them over "default". A figure that none of them names has no limit.
+ * one, and all of them over "default". A figure that none of them names has no limit. A pattern
+ * that matches no tensor of the source is an error, for it may be misspelt.
  */
 #ifndef KERF_VERIFY_H
 #define KERF_VERIFY_H
@@ -111,7 +112,8 @@ typedef struct kerf_verify_options {
  *   of the same kind      equal byte for byte, or measured where options->by_value
  * Experts of the source are arranged as those of `other` before. That a tensor differs, is missing
  * or over its limit is a result, not a failure. options NULL: all zeros. team NULL: the processor,
- * all cores. Close the result with kerf_verification_close; both checkpoints must outlive it. */
+ * all cores. KERF_E_ARG: a pattern of options->limits matches no tensor. Close the result with
+ * kerf_verification_close; both checkpoints must outlive it. */
 KERF_API KERF_CHECK kerf_status kerf_verify(const kerf_checkpoint *source,
                                             const kerf_checkpoint *other,
                                             const kerf_verify_options *options,
