@@ -301,11 +301,12 @@ static int is_empty(const kerf_decision *d, unsigned seen)
 }
 
 kerf_status kf_notes_seen(kf_notes *n, const kf_decisions *d, const unsigned char *seen,
-                          kerf_error *err)
+                          kerf_nan nan, kerf_error *err)
 {
-    tensor_list odd = {0}, empty = {0}, unweighted = {0};
+    tensor_list odd = {0}, made_finite = {0}, empty = {0}, unweighted = {0};
     for (size_t i = 0; i < d->count; i++) {
-        if (is_odd(d->item[i].weight, seen[i])) add_name(&odd, d->item[i].weight->name);
+        tensor_list *found = d->item[i].codec.format ? &made_finite : &odd;
+        if (is_odd(d->item[i].weight, seen[i])) add_name(found, d->item[i].weight->name);
         if (is_empty(&d->item[i], seen[i])) add_name(&empty, d->item[i].weight->name);
         if (seen[i] & KF_SAW_UNWEIGHTED) add_name(&unweighted, d->item[i].weight->name);
     }
@@ -316,6 +317,13 @@ kerf_status kf_notes_seen(kf_notes *n, const kf_decisions *d, const unsigned cha
     KF_TRY(add_list(n, &odd,
                     "kept with NaN or Inf, as the source has it (what a model computes from there "
                     "becomes NaN)",
+                    err));
+    KF_TRY(add_list(n, &made_finite,
+                    nan == KERF_NAN_SATURATE
+                        ? "quantized with NaN as 0 and Inf as the largest number of the source's "
+                          "type, which formats that round it up have as Inf again (--nan zero has "
+                          "none)"
+                        : "quantized with NaN and Inf of the source as 0",
                     err));
     return add_list(n, &empty,
                     "of nothing but zeros in the source (a download that broke off leaves such)",

@@ -131,10 +131,15 @@ static void take_note(void *ctx, uint64_t note)
     q->seen[q->noted++] = (unsigned char)note;
 }
 
+static kerf_nan nan_of(const quantizing *q)
+{
+    return q->team && q->team->count ? q->team->member[0].nan : KERF_NAN_ERROR;
+}
+
 static kerf_status make_notes(void *ctx, kerf_error *err)
 {
     quantizing *q = ctx;
-    return kf_notes_seen(q->plan->found, &q->plan->decided, q->seen, err);
+    return kf_notes_seen(q->plan->found, &q->plan->decided, q->seen, nan_of(q), err);
 }
 
 /* Whether a group of the format has no importance at all. */
@@ -239,9 +244,8 @@ static uint64_t work_bytes(const void *ctx, size_t i)
 static void describe_work(const void *ctx, FILE *to)
 {
     const quantizing *q = ctx;
-    const kerf_nan nan = q->team && q->team->count ? q->team->member[0].nan : KERF_NAN_ERROR;
     char name[64];
-    fprintf(to, "%s %d\n", q->plan->layout->name, (int)nan);
+    fprintf(to, "%s %d\n", q->plan->layout->name, (int)nan_of(q));
     if (q->plan->to.moments)
         fprintf(to, "feedback %016llx\n", (unsigned long long)q->plan->to.moments->contents);
     if (q->plan->to.imatrix) fprintf(to, "imatrix %016llx\n", (unsigned long long)q->imatrix);

@@ -112,11 +112,15 @@ for kind in nan inf; do
     done
     for nan in zero saturate; do
         expect 0 quantize "$tmp/$kind.safetensors" -f nvfp4 --nan "$nan" -y -o "$tmp/o.safetensors"
+        case $nan in zero) text='NaN and Inf of the source as 0' ;; *) text='NaN as 0 and Inf as the largest number' ;; esac
+        error_says "1 tensor quantized with $text.*: a.weight"
+        check "$nan: not said to be kept" test "$(grep -c 'kept with NaN' "$tmp/err")" = 0
         expect 0 inspect "$tmp/o.safetensors"
     done
     rm "$tmp/o.safetensors"
 done
 expect 0 quantize "$tmp/nan.safetensors" -f nvfp4 --keep a.weight -o "$tmp/o.safetensors"
+error_says '1 tensor kept with NaN or Inf, as the source has it .*: a.weight'
 
 # Workers meet several at once: the first one in the tensor is told, whoever was faster.
 header='{"a.weight":{"dtype":"BF16","shape":[2048,4096],"data_offsets":[0,16777216]}}   '
