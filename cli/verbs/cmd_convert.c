@@ -72,8 +72,8 @@ const verb verb_convert = {
         "new layout stores as its reciprocal may not turn back to the last bit. What cannot\n"
         "move at all is refused with the reason: GPTQ's columns that were sorted (act-order),\n"
         "zero points where the other layout has none. Out of GGUF, blocks become planes where\n"
-        "kerf has them (nvfp4, mxfp4, int4-g32-f16); its keys go along, so that --layout gguf\n"
-        "can write the file again.",
+        "kerf has them (nvfp4, mxfp4, int4-g32-f16), in one file or a folder of layout kerf;\n"
+        "its keys go along, so that --layout gguf can write the file again.",
     .examples = "  kerf convert model-modelopt/ --layout compressed-tensors -o model-ct/\n"
                 "  kerf convert model-ct/ --layout kerf -o model.safetensors\n"
                 "  kerf convert model-nvfp4.gguf --layout kerf -o model.safetensors\n",

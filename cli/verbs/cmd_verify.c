@@ -100,10 +100,9 @@ const verb verb_verify = {
     .details =
         "Decodes every weight of QUANTIZED and compares it with SOURCE. Exit code 1 when\n"
         "a tensor is missing, extra, of another shape, not finite or over a limit, or\n"
-        "when one that was kept differs by a byte. A limits file:\n"
+        "when one that was kept differs by a byte. A limits file, whose patterns must match:\n"
         "  {\"schema\": \"kerf.limits/1\", \"default\": {\"t2\": 0.02},\n"
         "   \"tensors\": {\"*down_proj*\": {\"t2\": 0.03, \"max_error\": 0.1}}}\n"
-        "Each pattern must match a tensor of SOURCE.\n"
         "Figures: t2, max_error, bias (its magnitude), clip_share, bpw, rest_t2 (t2 without "
         "outliers),\nzero_share (of those, what became zero), lost_share (blocks of 128 that "
         "lost half of\nthemselves).",

@@ -145,10 +145,25 @@ static kerf_status declare_weight(converting *c, target *t, kerf_error *err)
     return kf_manifest_add_weight(&c->manifest, c->layout, w, err);
 }
 
+/* Folders of other layouts are for loaders, which want a config.json and the names of Hugging Face,
+ * and a GGUF file has neither. */
+static kerf_status check_folder(const converting *c, const kerf_output *to, kerf_error *err)
+{
+    const int is_own = c->layout == kerf_layout_find("kerf");
+    if (!to->path || c->manifest.is_file || is_own || !kerf_reader_is_gguf(c->source->reader))
+        return KERF_OK;
+    return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                   "%.200s: a GGUF file has no config.json and other names than loaders of layout "
+                   "%s take; convert the model that it was made from, or give one file, -o "
+                   "NAME.safetensors, or --layout kerf",
+                   c->source->path, c->layout->name);
+}
+
 static kerf_status declare_output(converting *c, const kerf_output *to, kerf_error *err)
 {
     kerf_weight *all = NULL;
     KF_TRY(kf_manifest_open(&c->manifest, to, err));
+    KF_TRY(check_folder(c, to, err));
     KF_TRY(kf_allocate(&c->target, c->count, sizeof *c->target, err));
     for (size_t i = 0; i < c->count; i++) {
         c->target[i].weight = *weight_at(c, i);

@@ -138,6 +138,10 @@ row_is weights blk.0.attn_q.weight format ggml-q8_0 # which has no planes of its
 # Layouts for matrices take a file of matrices; llama.cpp's names stay.
 "$KERF" quantize "$in" -f nvfp4:4/6 -o "$tmp/two.gguf" --keep '*exps*' --keep '*attn_v*' 2>/dev/null
 "$KERF" quantize "$in" -f ggml-mxfp4 -o "$tmp/twom.gguf" --keep '*exps*' --keep '*attn_v*' 2>/dev/null
+expect 3 convert "$tmp/two.gguf" --layout modelopt -o "$tmp/mo" # names of llama.cpp: it would load nowhere
+error_says 'convert the model that it was made from, or give one file, -o NAME.safetensors, or --layout kerf'
+absent "$tmp/mo"
+expect 0 convert "$tmp/two.gguf" --layout kerf -o "$tmp/mo" && rm -r "$tmp/mo"
 expect 0 convert "$tmp/two.gguf" --layout modelopt -o "$tmp/mo.safetensors"
 expect 0 convert "$tmp/mo.safetensors" --layout gguf -o "$tmp/mo.gguf"
 same_file "$tmp/two.gguf" "$tmp/mo.gguf"
