@@ -28,6 +28,11 @@ static inline unsigned kf_gemv_work(const kf_gemv_launch *l)
     return l->task.tiles / l->task.together;
 }
 
+static inline unsigned kf_gemv_waves(const kf_gemv_launch *l)
+{
+    return l->task.waves ? l->task.waves : 1;
+}
+
 /* Divides tiles among teams. */
 static inline void kf_gemv_share_tiles(kf_gemv_launch *l, unsigned teams)
 {

@@ -154,7 +154,8 @@ static size_t lay_out_memory(kf_gemv_launch *l, const kf_gemv_tiling *t)
 static int try_few(kf_gemv_launch *l, const kf_gemv_target *on, unsigned per_sm)
 {
     const unsigned cluster = l->division.cluster;
-    unsigned teams = on->machine->multiprocessors / cluster * per_sm;
+    const unsigned waves = kf_gemv_waves(l);
+    unsigned teams = on->machine->multiprocessors / cluster * per_sm * waves;
     l->grid.per_sm = per_sm;
     for (;;) {
         l->grid.blocks = teams * cluster;
@@ -165,8 +166,8 @@ static int try_few(kf_gemv_launch *l, const kf_gemv_target *on, unsigned per_sm)
         if (cluster <= 2) return 1;
         const int clusters = on->count(on->ctx, l);
         if (clusters < 1) return 0;
-        if ((unsigned)clusters >= teams) return 1;
-        teams = (unsigned)clusters;
+        if ((unsigned)clusters * waves >= teams) return 1;
+        teams = (unsigned)clusters * waves;
     }
 }
 

@@ -46,8 +46,8 @@ static int try_many(kf_gemv_launch *l, const kf_gemv_target *on)
 {
     const kf_gemv_machine *m = on->machine;
     kf_gemv_grid *g = &l->grid;
-    unsigned cluster = l->division.cluster, work = kf_gemv_work(l);
-    unsigned teams = m->multiprocessors * g->per_sm / cluster;
+    unsigned cluster = l->division.cluster, work = kf_gemv_work(l), waves = kf_gemv_waves(l);
+    unsigned teams = m->multiprocessors * g->per_sm / cluster * waves;
     if (teams > work) teams = work;
     if (teams == 0) return 0;
     for (int again = 0; again < 2; again++) {
@@ -61,8 +61,8 @@ static int try_many(kf_gemv_launch *l, const kf_gemv_target *on)
         if (clusters < 1) return clusters;
         /* Beside what is left of another kernel the last of many does not always find room. */
         if (g->per_sm > 1 && clusters > 1) clusters--;
-        if (cluster == 1 || (unsigned)clusters >= teams) break;
-        teams = (unsigned)clusters;
+        if (cluster == 1 || (unsigned)clusters * waves >= teams) break;
+        teams = (unsigned)clusters * waves;
     }
     return 1;
 }

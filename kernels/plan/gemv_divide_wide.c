@@ -61,8 +61,8 @@ static double wide_us(const kf_gemv_launch *l, const kf_gemv_machine *m)
 static int try_wide(kf_gemv_launch *l, const kf_gemv_target *on)
 {
     const kf_gemv_machine *m = on->machine;
-    unsigned cluster = l->division.cluster, work = kf_gemv_work(l);
-    unsigned teams = m->multiprocessors / cluster;
+    unsigned cluster = l->division.cluster, work = kf_gemv_work(l), waves = kf_gemv_waves(l);
+    unsigned teams = m->multiprocessors / cluster * waves;
     if (l->task.options.always_wide && teams > 1) teams = 1;
     if (teams > work) teams = work;
     if (teams == 0) return 0;
@@ -74,8 +74,8 @@ static int try_wide(kf_gemv_launch *l, const kf_gemv_target *on)
         l->grid.shared_bytes = (unsigned)n;
         int clusters = on->count(on->ctx, l);
         if (clusters < 1) return clusters;
-        if ((unsigned)clusters >= teams) break;
-        teams = (unsigned)clusters;
+        if ((unsigned)clusters * waves >= teams) break;
+        teams = (unsigned)clusters * waves;
     }
     return 1;
 }

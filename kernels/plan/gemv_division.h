@@ -22,6 +22,9 @@ typedef struct kf_gemv_task {
     uint32_t columns;      /* of x                                                      */
     uint32_t together;     /* tiles that one block has: 2 with SwiGLU, gate and up; or 1 */
     int overlap;           /* the launch before this one may still run: x may come late */
+    unsigned waves; /* blocks for each that the machine has room for; 0 stands for 1: where all rows
+                       of a block find no room in it, more blocks have fewer each, and the later
+                       ones begin as others end                                               */
     kf_gemv_options options;
 } kf_gemv_task;
 

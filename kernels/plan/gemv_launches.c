@@ -11,17 +11,30 @@ static int ask_launches(const kf_gemv_launch *l, uint32_t columns, kf_gemv_count
     return fits > 0 ? 1 : fits;
 }
 
+/* By as many columns as find room. */
+static int divide_columns(kf_gemv_launch *l, const kf_gemv_task *task, const kf_gemv_tiling *t,
+                          const kf_gemv_machine *m, kf_gemv_count count, void *ctx)
+{
+    int fits = 0;
+    for (uint32_t most = t->has_many ? task->columns : t->few; most && !fits; most /= 2) {
+        l->task = *task;
+        l->task.columns = kf_gemv_next_columns(task->columns, 0, most);
+        fits = kf_gemv_divide(l, t, m, count, ctx);
+        if (fits > 0) fits = ask_launches(l, task->columns, count, ctx);
+        if (t->has_many) break;
+    }
+    return fits;
+}
+
+/* Sums and factors of rows take room, on a card of few multiprocessors more than it has: then each
+ * block has fewer rows. */
 int kf_gemv_divide_product(kf_gemv_launch *l, const kf_gemv_tiling *t, const kf_gemv_machine *m,
                            kf_gemv_count count, void *ctx)
 {
-    const kf_gemv_task task = l->task;
+    enum { MOST = 64 };
+    kf_gemv_task task = l->task;
     int fits = 0;
-    for (uint32_t most = t->has_many ? task.columns : t->few; most && !fits; most /= 2) {
-        l->task = task;
-        l->task.columns = kf_gemv_next_columns(task.columns, 0, most);
-        fits = kf_gemv_divide(l, t, m, count, ctx);
-        if (fits > 0) fits = ask_launches(l, task.columns, count, ctx);
-        if (t->has_many) break;
-    }
+    for (task.waves = 1; !fits && task.waves <= MOST; task.waves++)
+        fits = divide_columns(l, &task, t, m, count, ctx);
     return fits;
 }

@@ -34,12 +34,12 @@ static void add_few(kf_gemv_outline *out, const kf_gemv_launch *l, const kf_gemv
 {
     enum { THREADS = 32 * KF_GEMV_WARPS };
     const unsigned alike = out->team > 2 && columns <= KF_GEMV_FEW ? KF_GEMV_EIGHT : columns;
-    const unsigned n = kf_gemv_few(alike), steps = l->division.steps;
+    const unsigned n = kf_gemv_few(alike), waves = l->task.waves, steps = l->division.steps * waves;
     const unsigned octets = l->division.block_stages * t->stage_codes / 8;
     const unsigned round = THREADS * (n == 1 ? 8 : 16 / n);
     out->inputs += (double)octets * 8 * n * steps;
     out->rounds += (double)kf_div_up(octets, round) * steps;
-    out->stages += (double)out->units * l->grid.per_sm;
+    out->stages += (double)out->units * l->grid.per_sm * waves;
 }
 
 static void outline_few(kf_gemv_outline *out, const kf_gemv_launch *l, const kf_gemv_tiling *t,
@@ -60,9 +60,11 @@ static void outline_more(kf_gemv_outline *out, const kf_gemv_launch *l, const kf
 {
     const kf_gemv_division *d = &l->division;
     uint64_t slices = d->k_groups ? kf_div_up(d->slices, d->cluster) : d->warps;
-    out->inputs = (double)slices * t->slice_codes * l->task.columns;
-    out->rounds = d->k_groups ? kf_gemv_wide_steps(l) : d->passes;
+    const unsigned waves = l->task.waves;
+    out->inputs = (double)slices * t->slice_codes * l->task.columns * waves;
+    out->rounds = waves * (d->k_groups ? kf_gemv_wide_steps(l) : d->passes);
     out->stages = d->k_groups ? kf_gemv_wide_units(l, m) : (double)l->share.most * d->passes;
+    out->stages *= waves;
 }
 
 kerf_status kf_gemv_outline_of(const kerf_format *f, uint64_t rows, uint64_t cols, unsigned columns,

@@ -60,6 +60,9 @@ static void check_shapes(const kerf_format *f)
                 check_shape(f, list[i], types[t % 3], t / 3 == 1, t == i % 6);
         else
             check_shape(f, list[i], types[i % 3], i / 3 % 2 == 1, mode == QUICK);
+    if (mode != BRIEF && f->bits > 2 &&
+        options.most_shared) /* more sums than a block has room for */
+        check_shape(f, (extent){200000, 512}, types[f->bits % 3], 0, 0);
     for (size_t i = 0; mode == FULL && f->bits > 2 && i < COUNT(large); i++)
         check_shape(f, large[i], types[i % 3], 0, 1);
 }
