@@ -60,11 +60,12 @@ enum {
     STEPS_OF_TWO
 };
 
-/* Step `at` of a row, or of what is left of one. */
+/* Step `step` of a row whose bytes begin with step `origin`. */
 KF_HD raw load_codes(const int decode, const int kind, const kf_gemv_layout *l, const uint8_t *row,
-                     size_t at)
+                     size_t origin, size_t step)
 {
     raw q;
+    size_t at = step - origin;
     if (decode == KF_DECODE_MINI8 || decode == KF_DECODE_F16) q.h = vh_load(row + at * (2 * V));
 #ifdef TAKES_BFLOAT
     else if (decode == KF_DECODE_BFLOAT6)
@@ -345,12 +346,12 @@ KF_HD void add_steps(const int decode, const int scaling, const int R, const int
             UNROLL for (int r = 0; r < R; r++)
                 scale_row(decode, scaling, kind, source, l, k, t, r, step, entry, &odd, &s[r]);
         if (is_apart(decode))
-            UNROLL for (int r = 0; r < R; r++) s[r].q = load_codes(decode, kind, l, row[r], at);
+            UNROLL for (int r = 0; r < R; r++) s[r].q = load_codes(decode, kind, l, row[r], 0, at);
 #ifdef INTEGERS
         UNROLL for (int r = 0; r < R; r++)
         {
             step_row own = {.scale = s[r].scale, .zero = s[r].zero};
-            own.q = is_apart(decode) ? s[r].q : load_codes(decode, kind, l, row[r], at);
+            own.q = is_apart(decode) ? s[r].q : load_codes(decode, kind, l, row[r], 0, at);
             if (!apart)
                 scale_row(decode, scaling, kind, source, l, k, t, r, step, entry, &odd, &own);
             add_whole(decode, scaling, late, C, k, own.q, own.scale, own.zero,
