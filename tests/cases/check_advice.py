@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -264,6 +265,17 @@ def others(run, tmp):
     limits = ["verify", m, out, "--limits", f"{tmp}/none.json"]
     run.tries(limits, r"(--write-limits) FILE writes", lambda t: ["verify", m, out, t[1], f"{tmp}/some.json"],
               lambda t: ["verify", m, out, "--limits", f"{tmp}/some.json"])
+    with open(f"{tmp}/misspelt.json", "w") as f:
+        f.write('{"schema": "kerf.limits/1", "default": {"t2": 1}, "tensors": {"zzz": {"t2": 1}}}')
+    run.tries(["verify", m, out, "--limits", f"{tmp}/misspelt.json"], r"kerf (inspect) (\S+) lists them", lambda t: [t[1], t[2]])
+    gguf = write_gguf(f"{tmp}/q4.gguf", [("blk.0.ffn_up.weight", (256, 64), 2, bytes(64 * 8 * 18))])
+    run.tries(["convert", gguf, "--layout", "compressed-tensors", "-o", f"{tmp}/of_gguf"], r"(-o) NAME(\.safetensors), or (--layout kerf)",
+              lambda t: ["convert", gguf, "--layout", "compressed-tensors", t[1], f"{tmp}/of_gguf{t[2]}"], lambda t: ["convert", gguf, *t[3].split(), "-o", f"{tmp}/of_gguf"])
+    alone = f"{tmp}/alone.safetensors"
+    shutil.copy(f"{m}/model.safetensors", alone)
+    for asked in (["--budget", "60tok/s"], ["--budget", "9bits", "--gpus", "2"]):
+        call = ["advise", alone, "-f", "nvfp4", "--hardware", "h100", *asked]
+        run.tries(call, r"by (--config) FILE", lambda t, call=call: call + [t[1], f"{m}/config.json"])
     with open(f"{tmp}/nothing.json", "w") as f:
         f.write('{"schema": "kerf.limits/1", "tensors": {}}')
     run.tries(["verify", m, out, "--limits", f"{tmp}/nothing.json"], r"limits nothing; (--write-limits) FILE writes some, and (without --limits)",
