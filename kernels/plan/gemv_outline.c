@@ -56,15 +56,16 @@ static void outline_few(kf_gemv_outline *out, const kf_gemv_launch *l, const kf_
 }
 
 static void outline_more(kf_gemv_outline *out, const kf_gemv_launch *l, const kf_gemv_tiling *t,
-                         const kf_gemv_machine *m)
+                         const kf_gemv_machine *m, unsigned columns)
 {
     const kf_gemv_division *d = &l->division;
     uint64_t slices = d->k_groups ? kf_div_up(d->slices, d->cluster) : d->warps;
-    const unsigned waves = l->task.waves;
-    out->inputs = (double)slices * t->slice_codes * l->task.columns * waves;
-    out->rounds = waves * (d->k_groups ? kf_gemv_wide_steps(l) : d->passes);
+    out->launches = (unsigned)kf_div_up(columns, l->task.columns);
+    const unsigned times = l->task.waves * out->launches;
+    out->inputs = (double)slices * t->slice_codes * l->task.columns * times;
+    out->rounds = times * (d->k_groups ? kf_gemv_wide_steps(l) : d->passes);
     out->stages = d->k_groups ? kf_gemv_wide_units(l, m) : (double)l->share.most * d->passes;
-    out->stages *= waves;
+    out->stages *= times;
 }
 
 kerf_status kf_gemv_outline_of(const kerf_format *f, uint64_t rows, uint64_t cols, unsigned columns,
@@ -96,6 +97,6 @@ kerf_status kf_gemv_outline_of(const kerf_format *f, uint64_t rows, uint64_t col
     if (l.division.is_few)
         outline_few(out, &l, &t, columns);
     else
-        outline_more(out, &l, &t, m);
+        outline_more(out, &l, &t, m, columns);
     return KERF_OK;
 }
