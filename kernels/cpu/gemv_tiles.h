@@ -220,8 +220,8 @@ KF_HD void do_chunk(const int kind, kf_spec s, const kf_gemv_call *call, size_t 
         {
             const int turns = t + LAG >= STRIPS;
             fetch_part(l, m, stage, t, STRIPS);
-            decode_strip(kind, s, l, (t + LAG) % STRIPS, turns ? next : now,
-                         turns ? later : stored, rows, m->a.words);
+            decode_strip(kind, s, l, (t + LAG) % STRIPS, turns ? next : now, turns ? later : stored,
+                         rows, m->a.words);
             multiply_strip(kind, l, t, x, rows > TILE_ROWS / 2, m, &c);
             if ((t + 1) % (STRIPS / l->parts)) continue;
             add_groups(l, k, group, rows, x_sums, m);
