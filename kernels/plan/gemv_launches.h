@@ -14,8 +14,9 @@ extern "C" {
 /* Divides a task as kf_gemv_divide does, and by as many columns as find room where the format has
  * the kernel for few columns alone. l->task.columns becomes those of a launch; the last of several
  * may have fewer, by the same division. Where nothing finds room so, more blocks have fewer rows
- * each (l->task.waves). `count` is asked of the last launch, too, and in the end of l.
- * 1: done; 0: nothing fits; -1: `count` failed. */
+ * each (l->task.waves), and where that does not help either a launch has fewer columns. `count` is
+ * asked of the last launch, too, and in the end of l. 1: done; 0: nothing fits; -1: `count` failed.
+ */
 int kf_gemv_divide_product(kf_gemv_launch *l, const kf_gemv_tiling *t, const kf_gemv_machine *m,
                            kf_gemv_count count, void *ctx);
 

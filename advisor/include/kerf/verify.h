@@ -112,7 +112,8 @@ typedef struct kerf_verify_options {
  *   of the same kind      equal byte for byte, or measured where options->by_value
  * Experts of the source are arranged as those of `other` before. That a tensor differs, is missing
  * or over its limit is a result, not a failure. options NULL: all zeros. team NULL: the processor,
- * all cores. KERF_E_ARG: a pattern of options->limits matches no tensor. Close the result with
+ * all cores. KERF_E_ARG: a pattern of options->limits matches no tensor, though another does;
+ * KERF_E_DATA: of those that were measured none has a limit. Close the result with
  * kerf_verification_close; both checkpoints must outlive it. */
 KERF_API KERF_CHECK kerf_status kerf_verify(const kerf_checkpoint *source,
                                             const kerf_checkpoint *other,

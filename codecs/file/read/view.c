@@ -16,6 +16,7 @@
 #define RUN_BYTES ((size_t)1 << 16)
 #define ROWS_BYTES ((uint64_t)4 << 20) /* of rows that are read together to be put apart       */
 #define LONG_ROW ((size_t)4096)        /* of a file's: so many bytes are a read of their own */
+#define FAR_APART ((uint64_t)1 << 16)  /* and so are rows with so much between them          */
 
 /* Some rows and columns of one matrix. */
 typedef struct area {
@@ -40,12 +41,13 @@ kerf_status kf_rows_read(const kerf_reader *r, const kf_rows *from, unsigned cha
                          kerf_error *err)
 {
     const int in_turn = from->step == from->bytes && from->to_step == from->bytes;
-    const int is_file = !from->tensor->view && from->bytes >= LONG_ROW;
+    const int stands_alone = from->bytes >= LONG_ROW || from->step >= FAR_APART;
+    const int are_single = !from->tensor->view && stands_alone;
     unsigned char *room = NULL;
     if (in_turn)
         return kerf_reader_read(r, from->tensor, from->offset, dst,
                                 (size_t)(from->count * from->bytes), err);
-    uint64_t most = is_file || from->step < from->bytes ? 1 : ROWS_BYTES / from->step;
+    uint64_t most = are_single || from->step < from->bytes ? 1 : ROWS_BYTES / from->step;
     most = kf_min_u64(most ? most : 1, from->count);
     if (most > 1) KF_TRY(kf_allocate(&room, most * from->step, 1, err));
     kerf_status s = KERF_OK;
