@@ -50,7 +50,7 @@ template <bool HERE> kernel tiles_for(const kf_gemv_job *j)
 #if !KF_BLOCKS
         if constexpr (HAS_WIDE)
             if (j->division.k_groups) return gemv_wide<2>;
-        return j->columns <= 8 ? gemv_columns<1> : gemv_columns<2>;
+        if constexpr (HAS_MANY) return j->columns <= 8 ? gemv_columns<1> : gemv_columns<2>;
 #endif
     }
     return nullptr;

@@ -1,6 +1,6 @@
-/* gemv_divide_wide.c - nine columns of x and more of codes of 4 bits, on sm_90a, where the tensor
- * core multiplies while the warps decode. A multiprocessor has one block, a cluster divides K, and
- * within a block its groups of four warps may divide that once more.
+/* gemv_divide_wide.c - nine columns of x and more of codes of 2 and 4 bits, on sm_90a, where the
+ * tensor core multiplies while the warps decode. A multiprocessor has one block, a cluster divides
+ * K, and within a block its groups of four warps may divide that once more.
  *
  * Shared memory of a block (cuda/wide/gemv_wide.cuh):
  *

@@ -41,6 +41,7 @@ typedef enum kf_gemv_way {
     KF_WAY_E2M1,
     KF_WAY_E2M1_SHUFFLED, /* by kernels of their own, over the same pieces */
     KF_WAY_NIBBLE,
+    KF_WAY_TWO_BITS,
     KF_WAY_CODEBOOK,
     KF_WAY_E4M3,
     KF_WAY_E5M2,
@@ -77,6 +78,7 @@ typedef struct kf_gemv_tiling {
     unsigned stage_codes; /* ... elements                                                     */
     unsigned stage_unit;  /* ... 16 rows of that with their scales                            */
     unsigned stage_ring;  /* ... all units of a block that are in flight; 0: no such kernel   */
+    unsigned stage_rows;  /* ... rows of which lanes copy pieces of codes at once             */
     unsigned stage_row;   /* ... scales of one row of a unit                                  */
     unsigned stage_copy;  /* ... and how much of them one copy takes                          */
     unsigned stage_pitch; /* blocks: from one row of a unit to the next                       */
@@ -121,6 +123,8 @@ KF_TILING kf_gemv_way kf_gemv_way_of(kf_spec s)
     case KERF_ELEM_E2M1: return KF_WAY_E2M1;
     case KERF_ELEM_S4:
     case KERF_ELEM_U4: return KF_WAY_NIBBLE;
+    case KERF_ELEM_S2:
+    case KERF_ELEM_U2: return KF_WAY_TWO_BITS;
     case KERF_ELEM_NF4: return KF_WAY_CODEBOOK;
     case KERF_ELEM_E4M3: return KF_WAY_E4M3;
     case KERF_ELEM_E5M2: return KF_WAY_E5M2;
@@ -186,13 +190,14 @@ KF_TILING kf_gemv_tiling kf_gemv_tiling_of_planes(kf_spec s)
     t.bits = s.bits;
     t.is_shared = s.geometry == KERF_GROUP_TILE;
     t.has_groups = s.geometry == KERF_GROUP_BLOCK || s.geometry == KERF_GROUP_FLAT || t.is_shared;
-    t.scaling = !t.has_groups   ? KF_SCALES_AT_END
-                : s.group == 16 ? KF_SCALES_IN_CODES
-                                : KF_SCALES_IN_GROUPS;
+    t.scaling = !t.has_groups                                 ? KF_SCALES_AT_END
+                : s.group == 16 && s.scale == KERF_SCALE_E4M3 ? KF_SCALES_IN_CODES
+                                                              : KF_SCALES_IN_GROUPS;
     t.scale = kf_gemv_scale_size(s.scale);
 
-    t.stage = s.bits == 6 ? 192 : 256;
+    t.stage = s.bits == 6 ? 192 : s.bits == 2 ? 128 : 256;
     t.stage_codes = t.stage * 8 / s.bits;
+    t.stage_rows = 32 / (t.stage / 16);
     t.stage_row = t.has_groups ? t.stage_codes / s.group * t.scale : 0;
     t.stage_copy = kf_gemv_copy_size(t.stage_row);
     t.stage_unit = KF_GEMV_TILE * t.stage;
@@ -206,17 +211,16 @@ KF_TILING kf_gemv_tiling kf_gemv_tiling_of_planes(kf_spec s)
     unsigned zeros = t.has_groups && s.zero == KERF_ZERO_CODE ? 4 : 0; /* one word of each row */
     unsigned beside = t.is_shared ? t.slice_row : KF_GEMV_TILE * (t.slice_row + zeros);
     t.slice_unit = KF_GEMV_TILE * t.slice_pitch + (beside + 127) / 128 * 128;
-    t.slice_depth = s.bits == 4 ? 3 : 2;
+    t.slice_depth = s.bits <= 4 ? 3 : 2;
 
-    int fits = !t.has_groups ||
-               (t.scaling == KF_SCALES_IN_CODES ? s.scale == KERF_SCALE_E4M3
-                                                : t.slice_codes >= s.group && s.group % 32 == 0);
-    t.is_tiled = t.way != KF_WAY_NONE && s.bits >= 4 && fits;
+    /* A product of slices sums 32 elements, one of few columns 8. */
+    const int fits = t.slice_codes >= s.group;
+    t.is_tiled = t.way != KF_WAY_NONE && (t.scaling != KF_SCALES_IN_GROUPS || fits);
     /* bfloat16 weights take x in two parts, for which that kernel has no room. */
     t.has_few = t.is_tiled && t.way != KF_WAY_BF16;
     t.few = KF_GEMV_FEW;
-    t.has_many = t.is_tiled;
-    t.has_wide = t.is_tiled && s.bits == 4;
+    t.has_many = t.is_tiled && (t.scaling != KF_SCALES_IN_GROUPS || s.group % 32 == 0);
+    t.has_wide = t.has_many && s.bits <= 4;
     t.stage_ring = t.has_few ? KF_GEMV_WARPS * KF_GEMV_AHEAD * t.stage_unit : 0;
     t.table = t.way == KF_WAY_CODEBOOK ? 32768 : 0;
     t.rounding = t.table ? 0x1p-11 : 0;

@@ -60,11 +60,26 @@ static void check_shapes(const kerf_format *f)
                 check_shape(f, list[i], types[t % 3], t / 3 == 1, t == i % 6);
         else
             check_shape(f, list[i], types[i % 3], i / 3 % 2 == 1, mode == QUICK);
-    if (mode != BRIEF && f->bits > 2 &&
-        options.most_shared) /* more sums than a block has room for */
+    if (mode != BRIEF && options.most_shared) /* more sums than a block has room for */
         check_shape(f, (extent){200000, 512}, types[f->bits % 3], 0, 0);
-    for (size_t i = 0; mode == FULL && f->bits > 2 && i < COUNT(large); i++)
+    for (size_t i = 0; mode == FULL && i < COUNT(large); i++)
         check_shape(f, large[i], types[i % 3], 0, 1);
+}
+
+/* Rows of whole stages have kernels for tiles in every format but one. */
+static void check_kernels(const kerf_format *f)
+{
+    const char *expected = f->element == KERF_ELEM_F32 ? "cuda-any" : "cuda";
+    problem p = problem_new(f, 64, 4096, KERF_BF16);
+    for (size_t j = 0; j < COUNT(columns_all); j++) {
+        const setting s = {.columns = columns_all[j], .y = KERF_BF16};
+        const kerf_gemv_shape shape = shape_of(&p, &s);
+        kerf_gemv *plan = plan_of(&shape);
+        describe(&p, &s, "which kernel");
+        check(!plan || strcmp(kerf_gemv_backend(plan), expected) == 0, kerf_gemv_backend(plan));
+        kerf_gemv_plan_free(plan);
+    }
+    problem_free(&p);
 }
 
 /* --- main ---------------------------------------------------------------------------------------
@@ -84,6 +99,7 @@ static void check_format(const kerf_format *f)
     check_arguments(f);
     check_places(f);
     if (!gpu) return; /* the processor has no plans of several matrices */
+    check_kernels(f);
     check_refusals(f);
     check_parts(f);
     check_swiglu(f);

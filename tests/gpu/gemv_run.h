@@ -53,7 +53,6 @@ static struct {
 static int is_required(const kerf_format *f)
 {
     if (!gpu) return 1;
-    if (f->bits == 2 && f->geometry != KERF_GROUP_SUPER) return 0;
     return f->element != KERF_ELEM_F32 && f->id != KERF_FORMAT_NF4_F16;
 }
 

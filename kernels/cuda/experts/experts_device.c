@@ -61,7 +61,7 @@ static int lay_tiles(const kerf_gemv_experts *plan, int which, const kf_gemv_til
     j->plain_scales = copy == 0 || j->strides.row_groups * t->scale % copy == 0;
     j->words = kf_gemv_end_of(&j->strides, &l, t) != KF_GEMV_END_SCALES;
     j->zero_words = j->strides.zero_bytes % 4 == 0;
-    j->two_rows = (uint32_t)(2 * j->strides.row_bytes);
+    j->copy_rows = (uint32_t)(t->stage_rows * j->strides.row_bytes);
     /* 16 rows of up must not lie in two rows of tiles. */
     return !(t->is_shared && j->first[1] % KF_GEMV_TILE);
 }

@@ -54,9 +54,9 @@ typedef struct kf_experts_job {
     /* weights, as gemv_job.h has it */
     uint32_t cols, rows; /* of an expert's matrix */
     kf_gemv_strides strides;
-    uint32_t two_rows; /* of codes, bytes: from a lane's copy of a unit to its next */
-    uint32_t first[2]; /* row of the first tile of gate and of up */
-    uint32_t step;     /* rows from a tile to the next: 16, or 32 where rows alternate */
+    uint32_t copy_rows; /* of codes, bytes: from a lane's copy of a unit to its next */
+    uint32_t first[2];  /* row of the first tile of gate and of up */
+    uint32_t step;      /* rows from a tile to the next: 16, or 32 where rows alternate */
     int aligned, words, zero_words;
     int plain_scales;           /* rows of scales begin at multiples of what a copy takes */
     kf_experts_planes stack[2]; /* gate and up, or down once */

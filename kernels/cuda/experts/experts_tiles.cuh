@@ -93,8 +93,7 @@ __device__ __forceinline__ void fetch_unit_beside(unit_beside<MATS> &b, const kf
         for (int half = 0; half < 2; half++) {
             uint32_t row = min(first + lane / 4 + 8 * half, w.rows - 1);
             b.scale[m][half] = load_row_scale(j, w, row);
-            if constexpr (WAY == KF_WAY_NIBBLE || WAY == KF_WAY_BYTE)
-                b.zero[m][half] = minus_1024(row_zero(j, w, row));
+            if constexpr (IS_INTEGER) b.zero[m][half] = minus_1024(row_zero(j, w, row));
         }
     }
 }
@@ -234,9 +233,8 @@ __global__ void __launch_bounds__(32 * KF_EXPERTS_WARPS, 2)
         }
     }
     slice_worker me;
-    uint32_t row = lane % 8 + lane / 8 % 2 * 8;
     me.lane = lane;
-    me.place = row * SLICE_PITCH + ((lane / 16 ^ row) & 7) * 16;
+    me.place = code_place(lane);
     me.table = base + j.table_at + lane * 4;
     me.zero[0] = me.zero[1] = 0;
     __syncthreads();

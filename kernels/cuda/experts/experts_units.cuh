@@ -15,7 +15,6 @@ constexpr bool MAY_SKEW = HAS_GROUPS && !SHARED_ROW;
 constexpr uint32_t SKEWS = 4;                /* a skew is less */
 constexpr uint32_t SKEW_STAGE = ROW_SCALES;  /* bytes from a stage's scales to the next one's */
 constexpr uint32_t RAW_ROW = ROW_SCALES + 4; /* bytes of a row's words, if one more may be needed */
-static_assert(ROWS_AT_ONCE == 2, "j.two_rows");
 static_assert(!HAS_COLUMN ||
                   kf_experts_unit(TILING) >= CODE_BYTES + (MAY_SKEW ? TILE * RAW_ROW : 0),
               "room");
@@ -156,13 +155,14 @@ struct unit_copies {
         if (PIECES * ROWS_AT_ONCE == 32 || lane < PIECES * ROWS_AT_ONCE)
 #pragma unroll
             for (uint32_t i = 0; i < COPIES; i++)
-                copy_async(there + i * (ROWS_AT_ONCE * ROW_STAGE), codes + (uint64_t)j.two_rows * i,
-                           codes_room > 0);
+                copy_async(there + i * (ROWS_AT_ONCE * ROW_STAGE),
+                           codes + (uint64_t)j.copy_rows * i, codes_room > 0);
     }
-    __device__ __forceinline__ void copy_plain_scales(uint32_t to, uint32_t lane)
+    __device__ __forceinline__ void copy_plain_scales(const kf_experts_job &j, uint32_t to,
+                                                      uint32_t lane)
     {
-        if (SCALE_LANES == 32 || (int)lane < SCALE_LANES)
-            copy_scales<SCALE_PIECE>(to + lane * SCALE_PIECE, scales, scales_room > 0);
+        const uint32_t all = (uint32_t)j.strides.row_groups * SCALE_SIZE;
+        copy_scale_pieces(to, lane, all, scales_room > 0, scales);
     }
     __device__ __forceinline__ void copy_words(const kf_experts_job &j, uint32_t to, uint32_t lane)
     {
@@ -208,7 +208,7 @@ struct unit_copies {
             copy_codes_slowly(j, to, lane, stage(j), rows(), codes);
         if constexpr (HAS_GROUPS) {
             if (way == SCALES_PLAIN)
-                copy_plain_scales(to + CODE_BYTES, lane);
+                copy_plain_scales(j, to + CODE_BYTES, lane);
             else if (HAS_WORDS && way == SCALES_WORDS)
                 copy_words(j, to + CODE_BYTES, lane);
             else if constexpr (MAY_SKEW)

@@ -27,7 +27,7 @@ __device__ __forceinline__ void settle_x(column_worker &, const kf_gemv_job &, u
 __device__ __forceinline__ void exchange_own(uint32_t w[OWN_WORDS], uint32_t lane)
 {
     constexpr int of_piece = PIECE_OCTETS >= OWN_OCTETS ? OWN_BYTES / QUARTER_PIECES : 0;
-    if constexpr (TWISTED && of_piece > 0 && OWN_GROUPS >= QUARTER_PIECES) {
+    if constexpr (EXCHANGES && of_piece > 0 && OWN_GROUPS >= QUARTER_PIECES) {
         uint32_t swap = exchanged(lane % 4) ? of_piece == 2 ? 0x1032 : 0x2301 : 0x3210;
 #pragma unroll
         for (int i = 0; i < OWN_WORDS; i++) w[i] = __byte_perm(w[i], 0, swap);
@@ -60,7 +60,9 @@ __device__ __forceinline__ uint32_t own_zero(const column_worker &me, const besi
 /* The words of octet o of a lane's piece(s). */
 __device__ __forceinline__ void octet_codes(const uint32_t *w, int o, uint32_t out[4])
 {
-    if constexpr (BITS == 4) {
+    if constexpr (BITS == 2) {
+        out[0] = halves_of_octet(w[o / 2], o % 2);
+    } else if constexpr (BITS == 4) {
         out[0] = w[o];
     } else if constexpr (BITS == 8) {
         out[0] = w[2 * o], out[1] = w[2 * o + 1];

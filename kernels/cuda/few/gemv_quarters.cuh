@@ -3,8 +3,8 @@
  * scales.
  *
  * Lane (g, t) of a warp has the quarter t of rows g and g + 8: 64 bytes of codes that lie together
- * (48 with 6 bits), which are one to eight groups, or a part of one. It reads them in pieces of 16
- * bytes, of 8 elements ("octets") each or several. */
+ * (48 with 6 bits, 32 with 2), which are one to eight groups, or a part of one. It reads them in
+ * pieces of 16 bytes, of 8 elements ("octets") each or several. */
 #ifndef KERF_GEMV_QUARTERS_CUH
 #define KERF_GEMV_QUARTERS_CUH
 
@@ -16,10 +16,11 @@ namespace
 constexpr int ROW_STAGE = TILING.stage; /* bytes of a row of a unit */
 constexpr int STAGE_CODES = TILING.stage_codes;
 constexpr int PIECES = ROW_STAGE / 16;
-constexpr int ROWS_AT_ONCE = 2, COPIES = TILE / ROWS_AT_ONCE; /* by 32 lanes; 6 bits: 24 */
+constexpr int ROWS_AT_ONCE = TILING.stage_rows; /* by 32 lanes; 6 bits: 24 */
+constexpr int COPIES = TILE / ROWS_AT_ONCE;
 
 constexpr int QUARTER = ROW_STAGE / 4;         /* bytes */
-constexpr int QUARTER_PIECES = QUARTER / 16;   /* 4, or 3 with 6 bits */
+constexpr int QUARTER_PIECES = QUARTER / 16;   /* 4, or 3 with 6 bits, 2 with 2 */
 constexpr int QUARTER_CODES = STAGE_CODES / 4; /* 128, 64 or 32 */
 constexpr int OCTETS = QUARTER_CODES / 8;      /* of a quarter */
 constexpr int PIECE_OCTETS = OCTETS > QUARTER_PIECES ? OCTETS / QUARTER_PIECES : 1; /* but 6 bits */
@@ -29,7 +30,8 @@ constexpr int ROW_SCALES = TILING.stage_row;   /* bytes of a row of a stage */
 constexpr int SCALE_PIECE = TILING.stage_copy; /* of a copy */
 constexpr int ROW_PIECES = HAS_GROUPS ? ROW_SCALES / SCALE_PIECE : 1;
 constexpr int SCALE_ROWS = SHARED_ROW ? 1 : TILE;
-constexpr int SCALE_LANES = HAS_GROUPS ? SCALE_ROWS * ROW_PIECES : 0;
+constexpr int SCALE_LANES =
+    HAS_GROUPS ? SCALE_ROWS * ROW_PIECES : 0; /* or copies, if more than 32 */
 constexpr uint32_t ROW_WORDS = ROW_SCALES >= 4 ? ROW_SCALES / 4 : 1; /* of scales */
 static_assert(!TILED || ROW_SCALES % 4 == 0, "less than a copy takes");
 static_assert(!TILED || 32 % ROW_WORDS == 0, "lanes divide rows of words");
@@ -48,16 +50,16 @@ constexpr int GROUP_LANES = HAS_GROUPS && (int)KF_ROW.group > QUARTER_CODES
 
 /* Eight lanes read at once, a quad of row g and one of row g + 1, and should meet every bank. With
  * four pieces a quarter, lanes 2 and 3 of a quad take neighbours in the other order, and odd rows
- * are twisted by two pieces; with three, no two meet anyhow. */
-constexpr bool TWISTED = QUARTER_PIECES == 4;
+ * are twisted by two pieces; with two, odd rows by one; with three, no two meet anyhow. */
+constexpr bool TWISTED = QUARTER_PIECES % 2 == 0, EXCHANGES = QUARTER_PIECES == 4;
 
 __device__ __forceinline__ uint32_t exchanged(uint32_t t) /* 1: in the other order */
 {
-    return TWISTED ? t / 2 : 0;
+    return EXCHANGES ? t / 2 : 0;
 }
 __device__ __forceinline__ uint32_t twisted(uint32_t row, uint32_t piece)
 {
-    return TWISTED ? piece ^ row % 2 * 2 : piece;
+    return TWISTED ? piece ^ row % 2 * (QUARTER_PIECES / 2) : piece;
 }
 
 /* Where a piece of a row of a unit lies. */
@@ -79,7 +81,7 @@ __device__ __forceinline__ uint32_t own_place(uint32_t lane)
 __device__ __forceinline__ uint32_t octet_at(uint32_t i)
 {
     uint32_t t = i % 4, o = i / 4 % OCTETS, stage = i / (4 * OCTETS);
-    if (TWISTED) o = (o / PIECE_OCTETS ^ exchanged(t)) * PIECE_OCTETS + o % PIECE_OCTETS;
+    if (EXCHANGES) o = (o / PIECE_OCTETS ^ exchanged(t)) * PIECE_OCTETS + o % PIECE_OCTETS;
     return stage * STAGE_CODES + t * QUARTER_CODES + o * 8;
 }
 
@@ -94,6 +96,19 @@ __device__ __noinline__ void fetch_edge(const kf_gemv_job &j, uint32_t to, uint3
     copy_codes_at_edge<PIECES, unit_place>(j, to, lane, stage, rows, codes);
     if constexpr (HAS_GROUPS)
         copy_scales_at_edge<ROW_SCALES>(j, to + CODE_BYTES, lane, stage, rows, scales);
+}
+
+/* Scales of a unit in whole pieces, of which a lane has one, or the same of several rows; `scales`:
+ * its first; all: bytes of a row. */
+__device__ __forceinline__ void copy_scale_pieces(uint32_t to, uint32_t lane, uint32_t all,
+                                                  bool inside, const uint8_t *scales)
+{
+    constexpr int TIMES = SCALE_LANES > 32 ? SCALE_LANES / 32 : 1;
+    if (SCALE_LANES % 32 == 0 || (int)lane < SCALE_LANES)
+#pragma unroll
+        for (uint32_t i = 0; i < TIMES; i++)
+            copy_scales<SCALE_PIECE>(to + (lane + i * 32) * SCALE_PIECE,
+                                     scales + (uint64_t)(i * (32 / ROW_PIECES)) * all, inside);
 }
 
 /* Copies a warp's run of units into its ring, one after another. */
@@ -149,9 +164,7 @@ struct unit_feed {
         const uint32_t all = (uint32_t)j.strides.row_groups * SCALE_SIZE;
         if (j.pieces) {
             uint32_t at = stage * ROW_SCALES + lane % ROW_PIECES * SCALE_PIECE;
-            if (SCALE_LANES == 32 || (int)lane < SCALE_LANES)
-                copy_scales<SCALE_PIECE>(to + lane * SCALE_PIECE, scales,
-                                         ROW_PIECES == 1 || at < all);
+            copy_scale_pieces(to, lane, all, ROW_PIECES == 1 || at < all, scales);
             return;
         }
         copy_scales_in_words<ROW_SCALES>(to, lane, all, stage, scales);

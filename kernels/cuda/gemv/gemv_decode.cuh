@@ -12,8 +12,9 @@
  *   8 bits        E4M3 and E5M2 by the conversion; integers as 1024 + u, less 1024 + zero
  *   6 bits        spread to bytes, then as E4M3 and E5M2
  *   4 bits, int   as 1024 + u and 1024 + 16 u
- *   4 bits, NF4   a table of all 256 pairs in shared memory, one copy for each bank
- *   16 bits       as they are; bfloat16 meets an x of two parts, each a bfloat16
+ *   2 bits        as 1024 + u, 4 u, 16 u and 64 u: four bytes hold two octets, of each a lane has
+ * one 4 bits, NF4   a table of all 256 pairs in shared memory, one copy for each bank 16 bits as
+ * they are; bfloat16 meets an x of two parts, each a bfloat16
  *
  * The power of two by which a way is off, UNIT, is made up for at the end of a row. */
 #ifndef KERF_GEMV_DECODE_CUH
@@ -35,6 +36,7 @@ namespace
 
 constexpr kf_gemv_way WAY = KF_SHUFFLED ? KF_WAY_E2M1_SHUFFLED : kf_gemv_way_of(KF_ROW);
 constexpr int BITS = KF_ROW.bits;
+constexpr bool IS_INTEGER = WAY == KF_WAY_TWO_BITS || WAY == KF_WAY_NIBBLE || WAY == KF_WAY_BYTE;
 
 constexpr float unit_of(kf_spec s)
 {
@@ -65,7 +67,7 @@ __device__ __forceinline__ constexpr int order(int t, int i)
 {
     constexpr int nibbles[8] = {0, 2, 4, 6, 1, 3, 5, 7}, magic[8] = {0, 4, 1, 5, 2, 6, 3, 7};
     if (WAY == KF_WAY_E2M1) return 8 * t + nibbles[i];
-    if (WAY == KF_WAY_NIBBLE) return 8 * t + magic[i];
+    if (WAY == KF_WAY_NIBBLE || WAY == KF_WAY_TWO_BITS) return 8 * t + magic[i];
     if (BITS == 8) return i < 4 ? 4 * t + i : 16 + 4 * t + (i - 4);
     if (BITS == 16) return 8 * (i / 2) + 2 * t + i % 2;
     return 8 * t + i;
@@ -150,6 +152,13 @@ __device__ __forceinline__ uint32_t and_xor(uint32_t a, uint32_t b, uint32_t c)
     return r;
 }
 
+/* An octet of 2 bits is two bytes, the lower or the upper ones of a word; what decode() takes has
+ * the first in its lower half, and the second in its upper one. */
+__device__ __forceinline__ uint32_t halves_of_octet(uint32_t word, bool upper)
+{
+    return __byte_perm(word, 0, upper ? 0x4342 : 0x4140);
+}
+
 /* What integer codes lose: a half of -(1024 + zero), twice. */
 __device__ __forceinline__ uint32_t minus_1024(uint32_t zero)
 {
@@ -198,6 +207,18 @@ __device__ __forceinline__ void decode(const uint32_t *w, uint32_t zero, uint32_
         p[1] = fma_halves(and_xor(w[0], high, 0x64006400u | (sign & high)), 0x2c002c00u, zero_high);
         p[2] = add_halves(and_xor(v, low, 0x64006400u | (sign & low)), zero);
         p[3] = fma_halves(and_xor(v, high, 0x64006400u | (sign & high)), 0x2c002c00u, zero_high);
+    } else if constexpr (WAY == KF_WAY_TWO_BITS) {
+        /* 1024 + 4^i u, times 4^-i, is 4^(5 - i) + u: less that and zero. */
+        constexpr uint32_t mask = 0x00030003u;
+        constexpr uint32_t sign = KF_ROW.element == KERF_ELEM_S2 ? 0x00020002u : 0;
+        constexpr uint32_t magic = 0x64006400u;
+        p[0] = add_halves(and_xor(w[0], mask, magic | sign), zero);
+        p[1] = fma_halves(and_xor(w[0], mask << 2, magic | sign << 2), 0x34003400u,
+                          add_halves(zero, 0x62006200u)); /* + 768 */
+        p[2] = fma_halves(and_xor(w[0], mask << 4, magic | sign << 4), 0x2c002c00u,
+                          add_halves(zero, 0x63806380u)); /* + 960 */
+        p[3] = fma_halves(and_xor(w[0], mask << 6, magic | sign << 6), 0x24002400u,
+                          add_halves(zero, 0x63e063e0u)); /* + 1008 */
     } else if constexpr (WAY == KF_WAY_CODEBOOK) {
         p[0] = look_up<0>(table, w[0]);
         p[1] = look_up<1>(table, w[0]);

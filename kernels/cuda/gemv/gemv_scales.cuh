@@ -11,7 +11,8 @@ namespace
 constexpr kf_gemv_tiling TILING =
     KF_BLOCKS ? kf_gemv_tiling_of(KF_ROW) : kf_gemv_tiling_of_planes(KF_ROW);
 constexpr bool TILED = TILING.is_tiled && !borrows();
-constexpr bool HAS_COLUMN = TILED && TILING.has_few, HAS_WIDE = TILED && TILING.has_wide;
+constexpr bool HAS_COLUMN = TILED && TILING.has_few, HAS_MANY = TILED && TILING.has_many,
+               HAS_WIDE = TILED && TILING.has_wide;
 
 constexpr bool HAS_GROUPS = TILING.has_groups;
 constexpr kf_gemv_scaling_place SCALING = TILING.scaling;

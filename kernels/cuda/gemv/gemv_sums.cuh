@@ -155,9 +155,17 @@ __device__ __forceinline__ float factor_of(row_scale r)
 
 /* Whether rows have zero points of their own; otherwise all have the same, or groups have. */
 constexpr bool ROW_ZEROS = HAS_ZEROS && !HAS_GROUPS;
-constexpr uint32_t ZERO_OF_ALL = KF_ROW.element == KERF_ELEM_S4   ? 8
-                                 : KF_ROW.element == KERF_ELEM_U4 ? 0
-                                                                  : 128;
+constexpr uint32_t zero_of(kerf_element e)
+{
+    switch (e) {
+    case KERF_ELEM_S2: return 2;
+    case KERF_ELEM_S4: return 8;
+    case KERF_ELEM_U2:
+    case KERF_ELEM_U4: return 0;
+    default: return 128;
+    }
+}
+constexpr uint32_t ZERO_OF_ALL = zero_of(KF_ROW.element);
 
 template <typename JOB>
 __device__ __forceinline__ uint32_t row_zero(const JOB &j, const kf_gemv_matrix &m, uint32_t row)

@@ -98,7 +98,7 @@ struct bf16_power {
 __device__ __forceinline__ constexpr int octet_order(int i)
 {
     if (SWAPS) return i % 4 == 1 ? i + 1 : i % 4 == 2 ? i - 1 : i;
-    return WAY == KF_WAY_E2M1 || WAY == KF_WAY_NIBBLE ? order(0, i) : i;
+    return WAY == KF_WAY_E2M1 || WAY == KF_WAY_NIBBLE || WAY == KF_WAY_TWO_BITS ? order(0, i) : i;
 }
 
 /* Eight halves from their order in memory to that of codes. */

@@ -40,11 +40,20 @@ namespace
 
 struct slice_worker {
     uint32_t lane;
-    uint32_t place;   /* of the lane's row of a matrix in a unit, pieces twisted by its row */
+    uint32_t place;   /* code_place() */
     uint32_t table;   /* the lane's copy */
     uint32_t zero[2]; /* minus_1024() of rows g, g + 8, where zeros are per row */
     uint32_t zero_at; /* the first bit of the slice's zero points in their word */
 };
+
+/* Where in a unit a lane begins to read codes: its row of the matrices of load_matrices(), or of 2
+ * bits the word that has the lane's octet, pieces twisted by the row. */
+__device__ __forceinline__ uint32_t code_place(uint32_t lane)
+{
+    if constexpr (BITS == 2) return slice_place(lane / 4, 0) + lane % 4 / 2 * 4;
+    uint32_t row = lane % 8 + lane / 8 % 2 * 8;
+    return row * SLICE_PITCH + ((lane / 16 ^ row) & 7) * 16;
+}
 
 /* The codes of block b of a unit: rows g in a, g + 8 in b. */
 __device__ __forceinline__ void load_codes(uint32_t unit, uint32_t lane, uint32_t place, int block,
@@ -59,6 +68,10 @@ __device__ __forceinline__ void load_codes(uint32_t unit, uint32_t lane, uint32_
         a[0] = __funnelshift_r(low, high, shift), a[1] = high >> shift;
         low = shared_word(at + 8 * SLICE_PITCH), high = shared_word(at + 8 * SLICE_PITCH + 4);
         b[0] = __funnelshift_r(low, high, shift), b[1] = high >> shift;
+    } else if constexpr (BITS == 2) {
+        const uint32_t at = unit + (place ^ block / 2 * 16) + block % 2 * 8;
+        a[0] = halves_of_octet(shared_word(at), lane % 2);
+        b[0] = halves_of_octet(shared_word(at + 8 * SLICE_PITCH), lane % 2);
     } else {
         constexpr int per_load = BITS == 4 ? 2 : 1, loads = BITS == 16 ? 2 : 1;
         if (BITS != 4 || block % 2 == 0) {
@@ -251,9 +264,8 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_columns(const __grid_constant
     if (j.constant_weights) wait_previous();
 
     slice_worker me;
-    uint32_t row = lane % 8 + lane / 8 % 2 * 8;
     me.lane = lane;
-    me.place = row * SLICE_PITCH + ((lane / 16 ^ row) & 7) * 16;
+    me.place = code_place(lane);
     me.table = base + j.division.table_at + lane * 4;
     static_assert(WARPS * STAGE_X<NB> <= 2 * WARPS * SUMS<NB>, "x goes where sums will be");
     uint8_t *stage = shared + j.division.sums_at + warp * STAGE_X<NB>;
@@ -289,7 +301,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_columns(const __grid_constant
         for (uint32_t tile = 0; tile < s.tiles; tile++, done++) {
             float sum[NB][4] = {};
             if (mine) {
-                if (WAY == KF_WAY_NIBBLE || WAY == KF_WAY_BYTE) {
+                if (IS_INTEGER) {
                     me.zero[0] = shared_word(zeros + tile * (TILE * 4) + lane / 4 * 4);
                     me.zero[1] = shared_word(zeros + tile * (TILE * 4) + lane / 4 * 4 + 32);
                 }

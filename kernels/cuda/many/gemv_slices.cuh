@@ -4,7 +4,8 @@
  * word of zero points that they are in.
  *
  * Codes lie in pieces of 16 bytes; those of a row are twisted by its number, so that reading a
- * matrix of 8 rows meets every bank once. Rows of 6-bit codes have a gap between them instead. */
+ * matrix of 8 rows meets every bank once; with 2 bits two rows are a line of banks, and by half of
+ * it. Rows of 6-bit codes have a gap between them instead. */
 #ifndef KERF_GEMV_SLICES_CUH
 #define KERF_GEMV_SLICES_CUH
 
@@ -28,10 +29,16 @@ static_assert(SLICE_ZERO_BITS <= 32 || !HAS_ZEROS, "zero points of a slice are i
 constexpr int SLICE_DEPTH = TILING.slice_depth; /* units of a warp that are in flight */
 static_assert(!TILED || !HAS_GROUPS || SCALE_BYTES % 4 == 0, "less than a copy takes");
 
+/* What the pieces of a row are twisted by. */
+__device__ __forceinline__ constexpr uint32_t slice_twist(uint32_t row)
+{
+    return BITS == 6 ? 0 : BITS == 2 ? row / 2 % 4 : row % 8;
+}
+
 /* Where a piece of a row of a unit lies. */
 __device__ __forceinline__ uint32_t slice_place(uint32_t row, uint32_t piece)
 {
-    return row * SLICE_PITCH + (BITS == 6 ? piece : piece ^ row % 8) * 16;
+    return row * SLICE_PITCH + (piece ^ slice_twist(row)) * 16;
 }
 
 /* The edges of a matrix: rows past the last, slices that a row ends in, planes that are not
@@ -111,7 +118,7 @@ struct slice_source {
         if (SLICE_PIECES * SLICE_LANE_ROWS == 32 || lane < SLICE_PIECES * SLICE_LANE_ROWS)
 #pragma unroll
             for (uint32_t i = 0; i < SLICE_COPIES; i++) {
-                uint32_t twist = BITS == 6 ? 0 : i * SLICE_LANE_ROWS % 8 * 16;
+                uint32_t twist = slice_twist(i * SLICE_LANE_ROWS) * 16;
                 copy_async((there ^ twist) + i * (SLICE_LANE_ROWS * SLICE_PITCH),
                            codes + (uint64_t)step * i, inside);
             }

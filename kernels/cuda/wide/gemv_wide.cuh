@@ -1,5 +1,5 @@
-/* gemv_wide.cuh - Y = W X for nine columns of x and more, W in 4 bits, where the tensor core works
- * beside the warps (wgmma, sm_90a): W in registers, x in shared memory.
+/* gemv_wide.cuh - Y = W X for nine columns of x and more, W in 2 or 4 bits, where the tensor core
+ * works beside the warps (wgmma, sm_90a): W in registers, x in shared memory.
  *
  * Four warps, each with a tile of 16 rows, go along K together: their codes come to each one's own
  * ring, become halves in registers, and are multiplied by x, which the tensor core reads from
@@ -232,9 +232,8 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1) gemv_wide(const __grid_consta
 #pragma unroll 1
     for (uint32_t i = early; i < WIDE_DEPTH; i++) feed.fetch(j, s, ring + i * SLICE_UNIT, lane);
     slice_worker me;
-    uint32_t row = lane % 8 + lane / 8 % 2 * 8;
     me.lane = lane;
-    me.place = row * SLICE_PITCH + ((lane / 16 ^ row) & 7) * 16;
+    me.place = code_place(lane);
     me.table = base + j.division.table_at + lane * 4;
     __syncthreads();
 
@@ -247,7 +246,7 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1) gemv_wide(const __grid_consta
         float sum[2][4] = {};
         uint32_t tile = from + own, x = x_first;
         bool busy = tile - warp % GROUP_WARPS < s.tiles; /* the same for all four */
-        if (WAY == KF_WAY_NIBBLE) {
+        if (IS_INTEGER) {
             uint32_t at = zeros + min(tile, s.tiles - 1) * (TILE * 4);
             me.zero[0] = shared_word(at);
             me.zero[1] = shared_word(at + 32);

@@ -123,10 +123,10 @@ KERF_API double kerf_gemv_x_bound(const kerf_gemv *plan);
 
 /* The backend that the plan chose, "avx512" for example: a slower one than exec names where
  * that has no kernel for this format, shape and type of x. On a GPU "cuda", or "cuda-any" where the
- * kernel that takes an element at a time does it, which is slow: codes of 2 bits in planes; fp32;
- * planes of codes whose rows are not whole 16 bytes; nf4, nf4-f16 and nf4-dq whose rows are not
- * whole groups; and shapes whose x or sums find no room in a block's shared memory, as with very
- * many rows for each multiprocessor. Static storage. */
+ * kernel that takes an element at a time does it, which is slow: fp32; planes of codes whose rows
+ * are not whole 16 bytes; nf4, nf4-f16 and nf4-dq whose rows are not whole groups; and shapes whose
+ * x or sums find no room in a block's shared memory, as with very many rows for each
+ * multiprocessor. Static storage. */
 KERF_API const char *kerf_gemv_backend(const kerf_gemv *plan);
 
 /* What belongs to a part of its own. */
