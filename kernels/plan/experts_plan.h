@@ -24,6 +24,10 @@ struct kerf_gemv_experts {
     void *state; /* of the device, allocated by it */
 };
 
+/* Checks everything about plan->shape, puts in defaults, and fills in what follows from it alone.
+ */
+kerf_status kf_gemv_experts_check(kerf_gemv_experts *plan, kerf_error *err);
+
 /* Fills state, bound and backend; everything about the shape is checked. */
 kerf_status kf_experts_device_plan(kerf_gemv_experts *plan, kerf_device *device, kerf_error *err);
 
@@ -40,6 +44,12 @@ typedef enum kf_experts_kind {
 
 /* --- how the shared memory of a block is divided -----------------------------------------------
  */
+
+/* Tokens that one product takes, of the eight columns of a tensor core. */
+enum { KF_EXPERTS_SHARE = 4 };
+
+/* Shared memory of a block: the bytes of kf_experts_groups, and of finding them. */
+enum { KF_EXPERTS_LISTS = 4 * 1024, KF_EXPERTS_SCRATCH = 5 * 1024 };
 
 /* Items whose sums are there at once, and warps of a block, at most: cuda/experts/experts_y.cuh. */
 enum { KF_EXPERTS_TURNS = 3, KF_EXPERTS_WARPS = 8 };
