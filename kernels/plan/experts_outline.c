@@ -105,6 +105,43 @@ static kf_experts_few_need need_of_few(const kf_experts_launch *l, const target 
                                  .most_shared = on->machine->most_shared};
 }
 
+/* How several tokens may go: columns that the kernel is compiled for, tokens of a group. */
+typedef struct few_way {
+    unsigned columns, most, least; /* columns 0: no more ways */
+    int is_tight;
+} few_way;
+
+/* One launch so, with as many tokens as there is room for. */
+static int divide_few(kf_experts_launch *l, kf_experts_few_need *need, const few_way *w)
+{
+    need->share = w->columns;
+    need->is_tight = w->is_tight;
+    for (need->tokens = w->most; need->tokens && need->tokens >= w->least; need->tokens /= 2)
+        if (kf_experts_few_divide(&l->few, need)) return 1;
+    return 0;
+}
+
+static int take_few(kf_experts_outline *o, const target *on, const kf_experts_few_need need[2],
+                    const few_way *w)
+{
+    const unsigned tokens = on->plan->shape.tokens;
+    o->has_fours = w->columns > KF_EXPERTS_FEW;
+    for (int i = 0; i < 2; i++) {
+        kf_experts_launch *l = &o->launch[i];
+        kf_experts_few_need n = need[i];
+        if (!divide_few(l, &n, w)) return 0;
+        l->blocks = l->few.blocks;
+        l->threads = 32 * KF_GEMV_WARPS;
+        l->shared_bytes = l->few.bytes;
+        l->share = tokens < n.tokens ? tokens : n.tokens;
+    }
+    for (int i = 0; i < 2; i++) {
+        const int blocks = on->ask(on->ctx, o, i);
+        if (blocks < 1) return blocks;
+    }
+    return 1;
+}
+
 static int outline_few(kf_experts_outline *o, const target *on, const kf_gemv_tiling *t)
 {
     const kerf_gemv_experts_shape *s = &on->plan->shape;
@@ -112,19 +149,28 @@ static int outline_few(kf_experts_outline *o, const target *on, const kf_gemv_ti
     for (int i = 0; i < 2; i++) need[i] = need_of_few(&o->launch[i], on, t);
     const unsigned share =
         kf_experts_few_share(need, *t, s->tokens, s->top_k, (unsigned)s->experts);
-    o->has_fours = share > KF_EXPERTS_FEW;
-    for (int i = 0; i < 2; i++) {
-        kf_experts_launch *l = &o->launch[i];
-        need[i].share = share;
-        if (!kf_experts_few_divide(&l->few, &need[i])) return 0;
-        l->blocks = l->few.blocks;
-        l->threads = 32 * KF_GEMV_WARPS;
-        l->shared_bytes = l->few.bytes;
-        l->share = s->tokens < share ? s->tokens : share;
-        const int blocks = on->ask(on->ctx, o, i);
-        if (blocks < 1) return blocks;
-    }
-    return 1;
+    return take_few(o, on, need, &(few_way){share, share, share, 0});
+}
+
+/* Where x of two tokens finds no room beside the ring, groups have one, and weights that two share
+ * are read twice; or, of GGUF's blocks, x comes in turns, what the kernel for four columns does.
+ * The latter first where experts mostly have several tokens. At last small parts, whose warps wait
+ * for each other. */
+static int outline_last(kf_experts_outline *o, const target *on, const kf_gemv_tiling *t)
+{
+    enum { FEW = KF_EXPERTS_FEW, FOURS = KF_EXPERTS_FOURS };
+    static const few_way apart[] = {
+        {FEW, 1, 1, 0}, {FOURS, FEW, 1, 0}, {FEW, FEW, 1, 1}, {FOURS, 1, 1, 1}, {0, 0, 0, 0}};
+    static const few_way together[] = {{FOURS, FOURS, FEW, 0}, {FEW, 1, 1, 0},   {FOURS, 1, 1, 0},
+                                       {FOURS, FOURS, 1, 1},   {FEW, FEW, 1, 1}, {0, 0, 0, 0}};
+    const kerf_gemv_experts_shape *s = &on->plan->shape;
+    const int meet = s->tokens > 1 && (uint64_t)s->tokens * s->top_k > s->experts;
+    kf_experts_few_need need[2];
+    int fits = 0;
+    for (int i = 0; i < 2; i++) need[i] = need_of_few(&o->launch[i], on, t);
+    for (const few_way *w = meet ? together : apart; w->columns && fits == 0; w++)
+        if (w->columns <= kf_experts_few_most(*t)) fits = take_few(o, on, need, w);
+    return fits;
 }
 
 /* --- by slices ----------------------------------------------------------------------------------
@@ -230,8 +276,12 @@ static int goes_as_few(const kerf_gemv_experts_shape *s, const kf_gemv_tiling *t
     return is_spread ? s->tokens <= MANY || !is_light : s->tokens > MANY;
 }
 
-/* By the kernels of a kind. 1: done; 0: they decline, or find no room; -1: `ask` failed. */
-static int outline_kind(kf_experts_outline *o, const target *on, kf_experts_kind kind)
+/* One way to divide a layer among the kernels of a kind. 1: done; 0: they decline, or find no room;
+ * -1: `ask` failed. */
+typedef int (*outline_way)(kf_experts_outline *o, const target *on, const kf_gemv_tiling *t);
+
+static int outline_kind(kf_experts_outline *o, const target *on, kf_experts_kind kind,
+                        outline_way divide)
 {
     kf_gemv_tiling t = kf_gemv_tiling_of(kf_spec_of(on->plan->shape.format));
     int is_tiled = 1;
@@ -241,12 +291,7 @@ static int outline_kind(kf_experts_outline *o, const target *on, kf_experts_kind
         describe(on->plan, i, &o->launch[i]);
         is_tiled = lay_tiles(on->plan, &o->launch[i], &t) && is_tiled;
     }
-    if (!is_tiled) return 0;
-    switch (kind) {
-    case KF_EXPERTS_ONE: return outline_one(o, on, &t);
-    case KF_EXPERTS_FEW_TOKENS: return outline_few(o, on, &t);
-    default: return outline_slices(o, on, &t);
-    }
+    return is_tiled ? divide(o, on, &t) : 0;
 }
 
 static void outline_any(kf_experts_outline *o, const kerf_gemv_experts *plan)
@@ -259,18 +304,24 @@ static void outline_any(kf_experts_outline *o, const kerf_gemv_experts *plan)
     }
 }
 
-/* The kernel for one token; for several; by slices. The first that takes the layer. */
+/* The kernel for one token; for several; by slices; for several, however it finds room. The first
+ * that takes the layer. */
 int kf_experts_outline_of(kf_experts_outline *out, const kerf_gemv_experts *plan,
                           const kf_gemv_machine *m, kf_experts_ask ask, void *ctx)
 {
     const target on = {plan, m, ask, ctx};
     const kf_spec spec = kf_spec_of(plan->shape.format);
     const kf_gemv_tiling t = kf_gemv_tiling_of(spec);
-    const int takes[] = {[KF_EXPERTS_ONE] = goes_as_one(&plan->shape, &t, m),
-                         [KF_EXPERTS_FEW_TOKENS] = goes_as_few(&plan->shape, &t),
-                         [KF_EXPERTS_BY_SLICES] = kf_experts_has_slices(spec)};
-    for (int kind = 0; kind <= KF_EXPERTS_BY_SLICES; kind++) {
-        const int fits = takes[kind] ? outline_kind(out, &on, (kf_experts_kind)kind) : 0;
+    const struct {
+        int takes;
+        kf_experts_kind kind;
+        outline_way divide;
+    } ways[] = {{goes_as_one(&plan->shape, &t, m), KF_EXPERTS_ONE, outline_one},
+                {goes_as_few(&plan->shape, &t), KF_EXPERTS_FEW_TOKENS, outline_few},
+                {kf_experts_has_slices(spec), KF_EXPERTS_BY_SLICES, outline_slices},
+                {t.has_few, KF_EXPERTS_FEW_TOKENS, outline_last}};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        const int fits = ways[i].takes ? outline_kind(out, &on, ways[i].kind, ways[i].divide) : 0;
         out->is_tiled = fits > 0;
         if (fits) return fits;
     }

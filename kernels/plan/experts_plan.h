@@ -110,7 +110,9 @@ int kf_experts_divide(kf_experts_room *out, const kf_experts_need *need, unsigne
 /* What a launch has to do, and the machine that it runs on. */
 typedef struct kf_experts_few_need {
     int is_down;
-    unsigned share;                       /* columns of a product: tokens of a group, at most */
+    unsigned share;                       /* columns of a product                        */
+    unsigned tokens;                      /* of a group, at most; 0: as many             */
+    int is_tight;                         /* parts may be small: what is tried at last   */
     unsigned tiles, slices, groups;       /* of what comes out; stages of a row; at most */
     unsigned unit, x_stage, table, lists; /* bytes */
     unsigned x_sums;                      /* ... of a stage: sums of x over groups; 0: none */
