@@ -54,9 +54,10 @@ kerf_status kf_gemv_experts_check(kerf_gemv_experts *plan, kerf_error *err)
     return KERF_OK;
 }
 
-kerf_status kerf_gemv_experts_plan_create(kerf_gemv_experts **out,
-                                          const kerf_gemv_experts_shape *shape,
-                                          const kerf_exec *exec, kerf_error *err)
+kerf_status kf_gemv_experts_plan_create_as(kerf_gemv_experts **out,
+                                           const kerf_gemv_experts_shape *shape,
+                                           const kerf_exec *exec, const struct kf_gemv_machine *as,
+                                           kerf_error *err)
 {
     *out = NULL;
     kerf_gemv_experts *plan = kf_alloc_zero(1, sizeof *plan);
@@ -67,13 +68,20 @@ kerf_status kerf_gemv_experts_plan_create(kerf_gemv_experts **out,
         s = kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                     "layers of experts run on a GPU only; on the processor a plan of kerf_gemv for "
                     "each expert works");
-    if (s == KERF_OK) s = kf_experts_device_plan(plan, exec->device, err);
+    if (s == KERF_OK) s = kf_experts_device_plan(plan, exec->device, as, err);
     if (s != KERF_OK) {
         kerf_gemv_experts_plan_free(plan);
         return s;
     }
     *out = plan;
     return KERF_OK;
+}
+
+kerf_status kerf_gemv_experts_plan_create(kerf_gemv_experts **out,
+                                          const kerf_gemv_experts_shape *shape,
+                                          const kerf_exec *exec, kerf_error *err)
+{
+    return kf_gemv_experts_plan_create_as(out, shape, exec, NULL, err);
 }
 
 void kerf_gemv_experts_plan_free(kerf_gemv_experts *plan)

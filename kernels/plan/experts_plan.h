@@ -7,6 +7,8 @@
 
 #include <kerf/gemv_experts.h>
 
+struct kf_gemv_machine; /* gemv_tuning.h */
+
 /* One kind of matrix of an expert. */
 typedef struct kf_experts_matrix {
     uint64_t rows, cols;
@@ -28,8 +30,18 @@ struct kerf_gemv_experts {
  */
 kerf_status kf_gemv_experts_check(kerf_gemv_experts *plan, kerf_error *err);
 
-/* Fills state, bound and backend; everything about the shape is checked. */
-kerf_status kf_experts_device_plan(kerf_gemv_experts *plan, kerf_device *device, kerf_error *err);
+/* Fills state, bound and backend; everything about the shape is checked. as: the machine for which
+ * the layer is divided; NULL: the device itself. */
+kerf_status kf_experts_device_plan(kerf_gemv_experts *plan, kerf_device *device,
+                                   const struct kf_gemv_machine *as, kerf_error *err);
+
+/* kerf_gemv_experts_plan_create that divides the layer as for another machine, whose blocks have no
+ * more shared memory than the device's: for tests. NULL: the device itself. */
+KERF_CHECK kerf_status kf_gemv_experts_plan_create_as(kerf_gemv_experts **out,
+                                                      const kerf_gemv_experts_shape *shape,
+                                                      const kerf_exec *exec,
+                                                      const struct kf_gemv_machine *as,
+                                                      kerf_error *err);
 
 /* Enqueues; every span is checked and strides are what they stand for. */
 kerf_status kf_experts_device_run(const kerf_gemv_experts *plan, const kerf_gemv_experts_args *args,

@@ -130,6 +130,7 @@ static const kf_experts_launches *launches_for(const kf_experts_outline *o, cons
 typedef struct question {
     const kerf_format *format;
     const kf_gemv_machine *machine;
+    unsigned most_bytes; /* of shared memory that a block may have */
     kerf_status status;
     kerf_error *err;
 } question;
@@ -138,7 +139,7 @@ static kerf_status prepare(const question *q, const kf_experts_outline *o, int w
 {
     const kf_experts_grid g = grid_of(o, which, q->machine);
     kerf_error *err = q->err;
-    KF_CUDA(launches_for(o, q->format)->prepare(which, &g, q->machine->most_shared, blocks),
+    KF_CUDA(launches_for(o, q->format)->prepare(which, &g, q->most_bytes, blocks),
             "preparing a kernel");
     return KERF_OK;
 }
@@ -175,17 +176,20 @@ static void take_outline(device_plan *p, kerf_gemv_experts *plan, const kf_exper
     if (o->is_tiled && o->kind == KF_EXPERTS_FEW_TOKENS) plan_parts(p, plan);
 }
 
-kerf_status kf_experts_device_plan(kerf_gemv_experts *plan, kerf_device *device, kerf_error *err)
+kerf_status kf_experts_device_plan(kerf_gemv_experts *plan, kerf_device *device,
+                                   const struct kf_gemv_machine *as, kerf_error *err)
 {
     const kerf_format *f = plan->shape.format;
     kf_gemv_machine m;
     kf_experts_outline o;
-    question q = {f, &m, KERF_OK, err};
+    question q = {f, &m, 0, KERF_OK, err};
     device_plan *p = kf_alloc_zero(1, sizeof *p);
     if (!p) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "out of memory");
     plan->state = p;
     p->ordinal = kf_gpu_of(device)->ordinal;
     KF_TRY(kf_gemv_ask_machine(p->ordinal, &m, err));
+    q.most_bytes = m.most_shared;
+    if (as) m = *as;
     if (kf_experts_outline_of(&o, plan, &m, ask, &q) < 0) return q.status;
     take_outline(p, plan, &o, &m);
     plan->backend = p->is_tiled ? "cuda" : "cuda-any";
