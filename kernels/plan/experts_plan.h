@@ -75,12 +75,13 @@ KF_TILING unsigned kf_experts_few_most(kf_gemv_tiling t)
     return t.way == KF_WAY_BLOCKS ? KF_EXPERTS_FOURS : KF_EXPERTS_FEW;
 }
 
-/* Whether a format has the kernel by slices: those that the other two do not take, and those of 8
- * bits, which they do not always make faster. GGUF's blocks do not. */
+/* Whether a format has the kernel by slices: those that the other two do not take; those of 8 bits,
+ * which they do not always make faster; and those with a table, which finds no room beside their
+ * rings in blocks of 99 KiB. GGUF's blocks do not. */
 KF_TILING int kf_experts_has_slices(kf_spec s)
 {
     const kf_gemv_tiling t = kf_gemv_tiling_of(s);
-    return t.has_many && (!t.has_few || t.bits >= 8);
+    return t.has_many && (!t.has_few || t.bits >= 8 || t.table);
 }
 
 /* So many bytes, up to whole lines: parts of shared memory begin at multiples of 128. */

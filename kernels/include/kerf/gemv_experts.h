@@ -100,11 +100,11 @@ KERF_API void kerf_gemv_experts_bound(const kerf_gemv_experts *plan, double *b1,
 
 /* "cuda", or "cuda-any" where the kernel that takes an element at a time does it, which is slow:
  * codes of 2 bits in planes; fp32; planes of codes whose rows are not whole 16 bytes; nf4, nf4-f16
- * and nf4-dq whose rows are not whole groups, and nf4-dq whose rows have an odd number of groups;
- * all three on a GPU whose blocks have no more than 99 KiB of shared memory (sm_86, sm_89, sm_120);
- * scales of 128 x 128 elements where the rows are KERF_EXPERTS_HALVES and inter is no multiple of
- * 16; and shapes whose x or sums find no room in a block's shared memory: of the models that a test
- * lists, none. Static storage. */
+ * and nf4-dq whose rows are not whole groups, and nf4-dq whose rows have an odd number of groups,
+ * or, where a block has no more than 99 KiB of shared memory (sm_86, sm_89, sm_120), one that is no
+ * multiple of 4; scales of 128 x 128 elements where the rows are KERF_EXPERTS_HALVES and inter is
+ * no multiple of 16; and shapes whose x or sums find no room in a block's shared memory: of the
+ * models that a test lists, none. Static storage. */
 KERF_API const char *kerf_gemv_experts_backend(const kerf_gemv_experts *plan);
 
 /* The same matrix of every expert. Planes are as long as experts * stride, the last expert's only
