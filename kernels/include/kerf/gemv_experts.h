@@ -21,7 +21,7 @@
  * Weights are stacks: for each plane the planes of one matrix after another, as kerf_encode writes
  * them for a matrix and checkpoints hold them, `stride` bytes from an expert to the next.
  * Tokens that share an expert share its reading, two of them or four, as formats and routes have
- * it.
+ * it; where a block of the GPU has little shared memory, perhaps none do.
  *
  * Accuracy. Weights are what kerf_decode gives as F32. With b1 and b2 of kerf_gemv_experts_bound
  * and all else exact, S(W, v) = sum over k of |W[r][k] v[k]|:
