@@ -52,9 +52,10 @@ kerf_status kf_gemv_device_shuffle(kerf_device *device, void *words, size_t n, i
 
 /* --- experts ---------------------------------------------------------------------------------- */
 
-kerf_status kf_experts_device_plan(kerf_gemv_experts *plan, kerf_device *device, kerf_error *err)
+kerf_status kf_experts_device_plan(kerf_gemv_experts *plan, kerf_device *device,
+                                   const struct kf_gemv_machine *as, kerf_error *err)
 {
-    (void)plan, (void)device;
+    (void)plan, (void)device, (void)as;
     return no_cuda(err);
 }
 

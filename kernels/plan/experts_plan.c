@@ -26,7 +26,7 @@ static kerf_status check_matrix(const kerf_format *f, uint64_t rows, uint64_t co
     return kerf_codec_check((kerf_codec){f, kerf_encoder_at(f, 0)}, &shape, KERF_F32, err);
 }
 
-static kerf_status check_shape(kerf_gemv_experts *plan, kerf_error *err)
+kerf_status kf_gemv_experts_check(kerf_gemv_experts *plan, kerf_error *err)
 {
     kerf_gemv_experts_shape *s = &plan->shape;
     if (!s->format) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "no format");
@@ -54,26 +54,34 @@ static kerf_status check_shape(kerf_gemv_experts *plan, kerf_error *err)
     return KERF_OK;
 }
 
-kerf_status kerf_gemv_experts_plan_create(kerf_gemv_experts **out,
-                                          const kerf_gemv_experts_shape *shape,
-                                          const kerf_exec *exec, kerf_error *err)
+kerf_status kf_gemv_experts_plan_create_as(kerf_gemv_experts **out,
+                                           const kerf_gemv_experts_shape *shape,
+                                           const kerf_exec *exec, const struct kf_gemv_machine *as,
+                                           kerf_error *err)
 {
     *out = NULL;
     kerf_gemv_experts *plan = kf_alloc_zero(1, sizeof *plan);
     if (!plan) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "out of memory");
     plan->shape = *shape;
-    kerf_status s = check_shape(plan, err);
+    kerf_status s = kf_gemv_experts_check(plan, err);
     if (s == KERF_OK && !(exec && exec->device))
         s = kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                     "layers of experts run on a GPU only; on the processor a plan of kerf_gemv for "
                     "each expert works");
-    if (s == KERF_OK) s = kf_experts_device_plan(plan, exec->device, err);
+    if (s == KERF_OK) s = kf_experts_device_plan(plan, exec->device, as, err);
     if (s != KERF_OK) {
         kerf_gemv_experts_plan_free(plan);
         return s;
     }
     *out = plan;
     return KERF_OK;
+}
+
+kerf_status kerf_gemv_experts_plan_create(kerf_gemv_experts **out,
+                                          const kerf_gemv_experts_shape *shape,
+                                          const kerf_exec *exec, kerf_error *err)
+{
+    return kf_gemv_experts_plan_create_as(out, shape, exec, NULL, err);
 }
 
 void kerf_gemv_experts_plan_free(kerf_gemv_experts *plan)

@@ -7,6 +7,8 @@
 
 #include <kerf/gemv_experts.h>
 
+struct kf_gemv_machine; /* gemv_tuning.h */
+
 /* One kind of matrix of an expert. */
 typedef struct kf_experts_matrix {
     uint64_t rows, cols;
@@ -24,8 +26,22 @@ struct kerf_gemv_experts {
     void *state; /* of the device, allocated by it */
 };
 
-/* Fills state, bound and backend; everything about the shape is checked. */
-kerf_status kf_experts_device_plan(kerf_gemv_experts *plan, kerf_device *device, kerf_error *err);
+/* Checks everything about plan->shape, puts in defaults, and fills in what follows from it alone.
+ */
+kerf_status kf_gemv_experts_check(kerf_gemv_experts *plan, kerf_error *err);
+
+/* Fills state, bound and backend; everything about the shape is checked. as: the machine for which
+ * the layer is divided; NULL: the device itself. */
+kerf_status kf_experts_device_plan(kerf_gemv_experts *plan, kerf_device *device,
+                                   const struct kf_gemv_machine *as, kerf_error *err);
+
+/* kerf_gemv_experts_plan_create that divides the layer as for another machine, whose blocks have no
+ * more shared memory than the device's: for tests. NULL: the device itself. */
+KERF_CHECK kerf_status kf_gemv_experts_plan_create_as(kerf_gemv_experts **out,
+                                                      const kerf_gemv_experts_shape *shape,
+                                                      const kerf_exec *exec,
+                                                      const struct kf_gemv_machine *as,
+                                                      kerf_error *err);
 
 /* Enqueues; every span is checked and strides are what they stand for. */
 kerf_status kf_experts_device_run(const kerf_gemv_experts *plan, const kerf_gemv_experts_args *args,
@@ -41,6 +57,12 @@ typedef enum kf_experts_kind {
 /* --- how the shared memory of a block is divided -----------------------------------------------
  */
 
+/* Tokens that one product takes, of the eight columns of a tensor core. */
+enum { KF_EXPERTS_SHARE = 4 };
+
+/* Shared memory of a block: the bytes of kf_experts_groups, and of finding them. */
+enum { KF_EXPERTS_LISTS = 4 * 1024, KF_EXPERTS_SCRATCH = 5 * 1024 };
+
 /* Items whose sums are there at once, and warps of a block, at most: cuda/experts/experts_y.cuh. */
 enum { KF_EXPERTS_TURNS = 3, KF_EXPERTS_WARPS = 8 };
 
@@ -53,12 +75,13 @@ KF_TILING unsigned kf_experts_few_most(kf_gemv_tiling t)
     return t.way == KF_WAY_BLOCKS ? KF_EXPERTS_FOURS : KF_EXPERTS_FEW;
 }
 
-/* Whether a format has the kernel by slices: those that the other two do not take, and those of 8
- * bits, which they do not always make faster. GGUF's blocks do not. */
+/* Whether a format has the kernel by slices: those that the other two do not take; those of 8 bits,
+ * which they do not always make faster; and those with a table, which finds no room beside their
+ * rings in blocks of 99 KiB. GGUF's blocks do not. */
 KF_TILING int kf_experts_has_slices(kf_spec s)
 {
     const kf_gemv_tiling t = kf_gemv_tiling_of(s);
-    return t.has_many && (!t.has_few || t.bits >= 8);
+    return t.has_many && (!t.has_few || t.bits >= 8 || t.table);
 }
 
 /* So many bytes, up to whole lines: parts of shared memory begin at multiples of 128. */
@@ -100,7 +123,9 @@ int kf_experts_divide(kf_experts_room *out, const kf_experts_need *need, unsigne
 /* What a launch has to do, and the machine that it runs on. */
 typedef struct kf_experts_few_need {
     int is_down;
-    unsigned share;                       /* columns of a product: tokens of a group, at most */
+    unsigned share;                       /* columns of a product                        */
+    unsigned tokens;                      /* of a group, at most; 0: as many             */
+    int is_tight;                         /* parts may be small: what is tried at last   */
     unsigned tiles, slices, groups;       /* of what comes out; stages of a row; at most */
     unsigned unit, x_stage, table, lists; /* bytes */
     unsigned x_sums;                      /* ... of a stage: sums of x over groups; 0: none */

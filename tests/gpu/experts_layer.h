@@ -5,6 +5,8 @@
 
 #include "cpu/widen.h"
 #include "format/format.h"
+#include "plan/experts_plan.h"
+#include "plan/gemv_tuning.h"
 
 #include <kerf/encode_matrix.h>
 #include <kerf/gemv_experts.h>
@@ -14,6 +16,8 @@
 #include "gpu/zones.h"
 
 enum { ROUTES = 4 }; /* ways to fill them */
+
+static const kf_gemv_machine *machine_of_plans; /* NULL: the GPU that is there */
 
 typedef struct layer_case {
     size_t experts, hidden, inter;
@@ -126,7 +130,7 @@ static layer layer_new(const kerf_format *f, const layer_case *c)
                                      c->clamped ? KERF_EXPERTS_CLAMPED : KERF_EXPERTS_SWIGLU,
                                  .limit = 0.5f};
     kerf_exec exec = {.device = gpu};
-    kerf_status made = kerf_gemv_experts_plan_create(&l.plan, &s, &exec, &error);
+    kerf_status made = kf_gemv_experts_plan_create_as(&l.plan, &s, &exec, machine_of_plans, &error);
     if (made == KERF_E_NOSUP) return l;
     need(made, "plan");
     int apart = c->rows == KERF_EXPERTS_APART;

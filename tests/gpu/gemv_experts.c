@@ -2,15 +2,20 @@
  * with tails and without, 1 to 16 tokens and 1 to 8 slots, routes that name an expert twice, none,
  * or with weight zero, against double arithmetic on the decoded weights.
  *
- *   gemv_experts [quick|brief|one] [FORMAT...]   brief: few cases, each buffer of its exact size:
- *                                 what compute-sanitizer is run over; one: those of one token
+ *   gemv_experts [MODE...] [FORMAT...]
  *
- * One line per format: layers, the kernels that took them, the largest share of its bound that a
- * result used, and a digest of all results, the same in every run. Without a GPU the exit status is
+ * MODE: quick, all cases; brief, few of them, each buffer of its exact size: what compute-sanitizer
+ * is run over; one, those of one token; small, plans as a card has them whose blocks have 99 KiB of
+ * shared memory and no clusters (sm_86, 28 multiprocessors), and cases that find no room there;
+ * small-overlap, the same where launches overlap (sm_120, 36).
+ *
+ * One line per format: layers, how many went an element at a time, the kernels that took the first,
+ * the largest share of its bound that a result used, and a digest of all results, the same in every
+ * run. Without a GPU the exit status is
  * 77. */
 #include "gpu/experts_layer.h"
 
-static uint64_t checks, failures, layers, digest;
+static uint64_t checks, failures, layers, slow, digest;
 static double share;
 static char backends[32];
 
@@ -121,6 +126,7 @@ static void check_layer(const kerf_format *f, const layer_case *c)
         for (int i = 0; i < STRANGE && way == 0; i++) check_strange(&l, again, y, i);
     }
     layers++;
+    slow += strcmp(backends, "cuda-any") == 0;
     need_cuda(cudaGraphExecDestroy(graph), "graph");
     free(y);
     free(again);
@@ -185,7 +191,45 @@ static const layer_case cases[] = {
     {6, 2880, 208, 3, 2, KERF_F16, KERF_F32, KERF_BF16, KERF_EXPERTS_ALTERNATING, 1, 1},
     {4, 64, 9216, 4, 1, KERF_BF16, KERF_F32, KERF_BF16, KERF_EXPERTS_HALVES, 1, 0},
     {2, 7424, 32, 4, 1, KERF_F32, KERF_BF16, KERF_F32, KERF_EXPERTS_HALVES, 0, 0},
+    /* Rows of 10 and of 6 groups of 64. */
+    {4, 640, 384, 4, 2, KERF_BF16, KERF_F32, KERF_BF16, KERF_EXPERTS_APART, 0, 0},
+    {3, 640, 384, 1, 2, KERF_F32, KERF_F32, KERF_F32, KERF_EXPERTS_HALVES, 0, 0},
+    /* What all but small cards leave out: experts of one token each, and of several, whose x has no
+     * room; one token whose h has none. */
+    {16, 7168, 64, 4, 2, KERF_BF16, KERF_F32, KERF_BF16, KERF_EXPERTS_APART, 1, 0},
+    {2, 7168, 512, 8, 2, KERF_BF16, KERF_BF16, KERF_BF16, KERF_EXPERTS_HALVES, 0, 0},
+    {8, 64, 4096, 1, 8, KERF_F32, KERF_F32, KERF_BF16, KERF_EXPERTS_HALVES, 0, 0},
 };
+
+enum { CASES = sizeof cases / sizeof *cases, BRIEF = 7, SMALL = 3 };
+
+static size_t case_count = CASES - SMALL;
+static int one_token;
+
+/* Plans as a smaller card has them. Multiprocessors are few, so that blocks have much to do. */
+static void be_small(const char *arch, unsigned multiprocessors)
+{
+    static kf_gemv_machine machine;
+    machine = kf_gemv_machine_of(arch, multiprocessors, 0);
+    machine_of_plans = &machine;
+    if (case_count != BRIEF) case_count = CASES;
+}
+
+/* Whether a word says which cases there are, or how plans are made. */
+static int take_mode(const char *word)
+{
+    if (strcmp(word, "brief") == 0)
+        separate = 1, case_count = BRIEF;
+    else if (strcmp(word, "one") == 0)
+        one_token = 1;
+    else if (strcmp(word, "small") == 0)
+        be_small("sm_86", 28);
+    else if (strcmp(word, "small-overlap") == 0)
+        be_small("sm_120", 36);
+    else
+        return strcmp(word, "quick") == 0;
+    return 1;
+}
 
 int main(int argc, char **argv)
 {
@@ -196,28 +240,25 @@ int main(int argc, char **argv)
         return 77;
     }
     need_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
-    size_t n = sizeof cases / sizeof *cases;
-    if (argc > 1 && strcmp(argv[1], "brief") == 0) separate = 1, n = 7;
-    int one_token = argc > 1 && strcmp(argv[1], "one") == 0;
-    if (argc > 1 && (separate || one_token || strcmp(argv[1], "quick") == 0)) argc--, argv++;
+    for (; argc > 1 && take_mode(argv[1]); argc--) argv++;
     for (size_t i = 0; i < kerf_format_count(); i++) {
         const kerf_format *f = kerf_format_at(i);
         int wanted = argc == 1;
         for (int k = 1; k < argc; k++) wanted |= strcmp(argv[k], f->name) == 0;
         if (!wanted) continue;
         uint64_t before = failures;
-        layers = digest = 0;
+        layers = slow = digest = 0;
         share = 0;
         char first[32] = "";
-        for (size_t k = 0; k < n; k++) {
+        for (size_t k = 0; k < case_count; k++) {
             if (one_token && cases[k].tokens != 1) continue;
             check_layer(f, &cases[k]);
             if (k == 0) snprintf(first, sizeof first, "%s", backends);
         }
         check_refusals(f);
-        printf("%-20s %2llu layers  %-8s  %5.3f of bound  %016llx %s\n", f->name,
-               (unsigned long long)layers, first, share, (unsigned long long)digest,
-               failures == before ? "ok" : "FAILED");
+        printf("%-20s %2llu layers, %2llu slow  %-8s  %5.3f of bound  %016llx %s\n", f->name,
+               (unsigned long long)layers, (unsigned long long)slow, first, share,
+               (unsigned long long)digest, failures == before ? "ok" : "FAILED");
         fflush(stdout);
     }
     printf("%llu passed, %llu failed on %s\n", (unsigned long long)(checks - failures),

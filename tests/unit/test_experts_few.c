@@ -165,6 +165,47 @@ static void fours_are_taken_where_they_pay(void **state)
     assert_int_equal(share_of("q6_k", 65536, 512, 16, 8, 8), 2); /* no room for x of four */
 }
 
+static void one_token_where_two_have_no_room(void **state)
+{
+    (void)state;
+    kf_experts_few_room r;
+    /* DeepSeek-V3, nvfp4, gate and up, 99 KiB: rings are 75776 bytes and a column of x is 14 stages
+     * of 1 KiB with its gap. Two of them and the lists are more than there is. */
+    kf_experts_few_need n = need_of("nvfp4", "sm_89", 128, 0, 7168, 2048, 128);
+    assert_false(kf_experts_few_divide(&r, &n));
+    n.tokens = 1;
+    assert_true(kf_experts_few_divide(&r, &n));
+    assert_int_equal(r.chunks, 1);
+    assert_int_equal(r.chunk_stages, 14);
+    assert_int_equal(r.backs_at, 75776 + 14 * 1024 + 64);
+    /* What multiplies two columns still has factors and sums of two: 112 bytes, up to 90368. */
+    assert_int_equal(r.x_sums_at, 90368);
+    assert_int_equal(r.bytes, r.sums_at + (2 * r.most_items + 8) * 128);
+    /* Where sums are found an element at a time, columns are read that have no token: of one item,
+     * 12 stages of x and a gap, twice, behind rings of 73728 bytes. */
+    n = need_of("q4_k", "sm_89", 128, 0, 6144, 16, 1);
+    n.tokens = 1;
+    assert_true(kf_experts_few_divide(&r, &n));
+    assert_int_equal(r.bytes, 73728 + 2 * (12 * 1024 + 64));
+}
+
+static void small_parts_at_last(void **state)
+{
+    (void)state;
+    kf_experts_few_room r;
+    /* q4_1, by the kernel for four columns: rings of 86016 bytes, three of 12 stages of x of a
+     * token, with sums of four columns (768 bytes), lists and slots leave 4224: eight items of 512,
+     * whose 48 units are fewer than eight warps should have. Four stages leave five items, 40
+     * units; six leave no room. */
+    kf_experts_few_need n = need_of_share(4, "q4_1", "sm_89", 128, 0, 6144, 16384, 32);
+    n.tokens = 1;
+    assert_false(kf_experts_few_divide(&r, &n));
+    n.is_tight = 1;
+    assert_true(kf_experts_few_divide(&r, &n));
+    assert_int_equal(r.chunk_stages, 3);
+    assert_int_equal(r.most_items, 8);
+}
+
 static void check(const kf_experts_few_need *n, const kf_experts_few_room *r)
 {
     const unsigned results = n->is_down ? 1 : 2;
@@ -265,9 +306,10 @@ static void inverses_divide(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(figures_of_known_layers),        cmocka_unit_test(figures_of_fours),
-        cmocka_unit_test(fours_are_taken_where_they_pay), cmocka_unit_test(places_do_not_meet),
-        cmocka_unit_test(divisions_by_slices_can_run),    cmocka_unit_test(inverses_divide),
+        cmocka_unit_test(one_token_where_two_have_no_room), cmocka_unit_test(small_parts_at_last),
+        cmocka_unit_test(figures_of_known_layers),          cmocka_unit_test(figures_of_fours),
+        cmocka_unit_test(fours_are_taken_where_they_pay),   cmocka_unit_test(places_do_not_meet),
+        cmocka_unit_test(divisions_by_slices_can_run),      cmocka_unit_test(inverses_divide),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

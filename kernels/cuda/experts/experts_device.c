@@ -1,11 +1,11 @@
-/* experts_device.c - plans of mixture-of-experts layers on a GPU: which kernels, how many blocks,
- * how shared memory is divided; a run fills in pointers and launches twice. */
+/* experts_device.c - plans of mixture-of-experts layers on a GPU, by their outline
+ * (plan/experts_outline.h); a run fills in pointers and launches twice. */
 #include "base/base.h"
 #include "cuda/experts/experts_job.h"
 #include "cuda/gemv/gemv_machine.h"
 #include "cuda/handle.h"
 #include "format/format.h"
-#include "plan/experts_plan.h"
+#include "plan/experts_outline.h"
 
 static const kf_experts_launches *const launches_of[] = {
 #define KERF_FORMAT(ID, ...) &kf_experts_launches_##ID,
@@ -24,185 +24,78 @@ typedef struct device_plan {
 
 /* --- planning --------------------------------------------------------------------------------- */
 
-static void describe(const kerf_gemv_experts *plan, int which, kf_experts_job *j)
+static void describe(const kerf_gemv_experts *plan, const kf_experts_launch *l, kf_experts_job *j)
 {
     const kerf_gemv_experts_shape *s = &plan->shape;
-    const kf_experts_matrix *m = which ? &plan->down : &plan->in;
-    j->cols = (uint32_t)m->cols;
-    j->rows = (uint32_t)m->rows;
-    j->out = (uint32_t)(which ? s->hidden : s->inter);
-    j->tiles = (j->out + KF_GEMV_TILE - 1) / KF_GEMV_TILE;
-    j->alternating = !which && s->rows == KERF_EXPERTS_ALTERNATING;
-    j->step = j->alternating ? 2 * KF_GEMV_TILE : KF_GEMV_TILE;
-    if (!which && s->rows == KERF_EXPERTS_HALVES) j->first[1] = (uint32_t)s->inter;
-    if (j->alternating) j->first[1] = KF_GEMV_TILE;
-    j->x_type = which ? s->between : s->x;
-    j->y_type = which ? s->y : s->between;
+    j->is_down = (uint32_t)l->is_down;
+    j->cols = l->cols;
+    j->rows = l->rows;
+    j->out = l->out;
+    j->tiles = l->tiles;
+    j->alternating = l->alternating;
+    j->step = l->step;
+    for (int i = 0; i < 2; i++) j->first[i] = l->first[i];
+    j->x_type = l->x_type;
+    j->y_type = l->is_down ? s->y : s->between;
     j->bias_type = s->bias;
     j->experts = (uint32_t)s->experts;
     j->tokens = s->tokens;
     j->top_k = s->top_k;
     j->clamped = s->activation == KERF_EXPERTS_CLAMPED;
     j->limit = s->limit;
-    j->share = s->tokens < KF_EXPERTS_SHARE ? s->tokens : KF_EXPERTS_SHARE;
+    j->share = l->share;
+    j->strides = l->strides;
+    j->slices = l->slices;
+    j->plain_scales = l->plain_scales;
+    j->words = l->words;
+    j->zero_words = l->zero_words;
+    j->copy_rows = l->copy_rows;
 }
 
-/* Rows of weights as the kernels for tiles see them; 0: those decline. */
-static int lay_tiles(const kerf_gemv_experts *plan, int which, const kf_gemv_tiling *t,
-                     kf_experts_job *j)
+static void take_one(kf_experts_job *j, const kf_experts_one_room *r)
 {
-    const kf_experts_matrix *m = which ? &plan->down : &plan->in;
-    const kf_gemv_launch l = {.task = {.cols = m->cols}};
-    int is_tiled;
-    j->strides = kf_gemv_strides_of(plan->shape.format, &m->geometry, m->cols, t, &is_tiled);
-    if (!is_tiled) return 0;
-    const unsigned copy = t->has_few ? t->stage_copy : t->slice_copy;
-    j->slices = (uint32_t)kf_div_up(m->cols, t->has_few ? t->stage_codes : t->slice_codes);
-    j->plain_scales = copy == 0 || j->strides.row_groups * t->scale % copy == 0;
-    j->words = kf_gemv_end_of(&j->strides, &l, t) != KF_GEMV_END_SCALES;
-    j->zero_words = j->strides.zero_bytes % 4 == 0;
-    j->copy_rows = (uint32_t)(t->stage_rows * j->strides.row_bytes);
-    /* 16 rows of up must not lie in two rows of tiles. */
-    return !(t->is_shared && j->first[1] % KF_GEMV_TILE);
+    j->team = r->team;
+    j->x_at = r->x_at;
+    j->backs_at = r->backs_at;
+    j->x_sums_at = r->x_sums_at;
+    j->sums_at = r->sums_at;
+    j->runs_at = r->runs_at;
+    j->mail_at = r->mail_at;
+    j->table_at = r->table_at;
 }
 
-/* Of a unit: its scales as they lie in memory, experts_weights.cuh. */
-static unsigned raw_bytes(const kf_experts_job *j, const kf_gemv_tiling *t)
+static void take_few(kf_experts_job *j, const kf_experts_few_room *r)
 {
-    return t->has_groups && !t->is_shared && !j->plain_scales ? KF_GEMV_TILE * (t->slice_row + 4)
-                                                              : 0;
+    j->chunks = r->chunks;
+    j->chunk_stages = r->chunk_stages;
+    j->most_items = r->most_items;
+    j->by_blocks = kf_inverse(r->blocks);
+    j->by_tiles = kf_inverse(j->tiles);
+    j->by_stages = kf_inverse(r->chunk_stages);
+    j->x_pitch = r->x_pitch;
+    j->x_at = r->x_at;
+    j->backs_at = r->backs_at;
+    j->x_sums_at = r->x_sums_at;
+    j->lists_at = r->lists_at;
+    j->table_at = r->table_at;
+    j->sums_at = r->sums_at;
 }
 
-static kf_experts_need need_of(const kf_experts_job *j, int which, const kf_gemv_tiling *t,
-                               const kf_gemv_machine *m)
+static void take_slices(kf_experts_job *j, const kf_experts_launch *l)
 {
-    unsigned parts = t->way == KF_WAY_BF16 ? 2 : 1;
-    unsigned halves = t->slice_codes * 2 * parts;
-    unsigned raw = t->slice_codes * (kerf_dtype_bits(j->x_type) / 8);
-    return (kf_experts_need){.columns = which ? j->tokens : 0,
-                             .mats = which ? 1 : 2,
-                             .unit = t->slice_unit + raw_bytes(j, t),
-                             .x_bytes = raw > halves ? raw : halves,
-                             .zeros = halves,
-                             .table = t->table,
-                             .lists = KF_EXPERTS_LISTS,
-                             .scratch = KF_EXPERTS_SCRATCH + 128,
-                             .most_shared = m->most_shared};
-}
-
-/* Two blocks for a multiprocessor if at least two tokens share weights in both launches; else one.
- */
-static int divide(device_plan *p, const kf_gemv_tiling *t, const kf_gemv_machine *m,
-                  kf_experts_room room[2])
-{
-    const unsigned most = p->job[0].share, least = most < 2 ? most : 2;
-    for (unsigned blocks = 2; blocks >= 1; blocks--)
-        for (unsigned share = most; share >= (blocks == 2 ? least : 1); share--) {
-            int fits = 1;
-            for (int i = 0; i < 2; i++) {
-                const kf_experts_need need = need_of(&p->job[i], i, t, m);
-                fits =
-                    fits && kf_experts_divide(&room[i], &need, share) && room[i].blocks >= blocks;
-            }
-            if (fits) return 1;
-        }
-    return 0;
-}
-
-static void take_room(kf_experts_job *j, const kf_experts_room *r, unsigned mats, unsigned unit,
-                      unsigned raw)
-{
-    j->share = r->share;
+    const kf_experts_room *r = &l->slice;
+    const unsigned mats = l->is_down ? 1 : 2;
     j->warps = r->warps;
     j->depth = r->depth;
     j->x_pitch = r->x_pitch;
-    j->raw_at = raw ? mats * unit : 0;
-    j->x_at = mats * (unit + raw);
+    j->raw_at = l->raw ? mats * l->unit : 0;
+    j->x_at = mats * (l->unit + l->raw);
     j->slot = r->slot;
     j->sums_at = r->sums_at;
     j->sum_cols = r->sum_cols;
     j->zeros_at = r->zeros_at;
     j->lists_at = r->lists_at;
     j->table_at = r->table_at;
-}
-
-static unsigned blocks_for(const kf_experts_job *j, int which, uint64_t per_item, unsigned most)
-{
-    uint64_t items = (uint64_t)j->tiles * (which ? 1 : j->tokens * j->top_k);
-    uint64_t blocks = items * per_item;
-    return blocks < most ? (unsigned)blocks : most;
-}
-
-/* *blocks: of a multiprocessor. */
-static kerf_status prepare(const device_plan *p, int which, const kf_gemv_machine *m, int *blocks,
-                           kerf_error *err)
-{
-    KF_CUDA(p->launches->prepare(which, &p->grid[which], m->most_shared, blocks),
-            "preparing a kernel");
-    return KERF_OK;
-}
-
-static kf_experts_one_need need_of_one(const kf_experts_job *j, int which, const kf_gemv_tiling *t,
-                                       const kf_gemv_machine *m)
-{
-    return (kf_experts_one_need){.is_down = which,
-                                 .tiles = j->tiles,
-                                 .slices = j->slices,
-                                 .top_k = j->top_k,
-                                 .unit = kf_experts_unit(*t),
-                                 .x_stage = t->stage_codes * 2,
-                                 .x_sums = t->stage_sums,
-                                 .table = t->table,
-                                 .multiprocessors = m->multiprocessors,
-                                 .most_shared = m->most_shared,
-                                 .has_clusters = m->has_clusters};
-}
-
-static kerf_status plan_one(device_plan *p, const kf_gemv_tiling *t, const kf_gemv_machine *m,
-                            kerf_error *err)
-{
-    for (int i = 0; i < 2; i++) {
-        kf_experts_one_room r;
-        kf_experts_job *j = &p->job[i];
-        const kf_experts_one_need need = need_of_one(j, i, t, m);
-        int blocks;
-        if (!kf_experts_one_divide(&r, &need)) return KERF_OK;
-        p->grid[i] = (kf_experts_grid){.blocks = r.blocks,
-                                       .threads = 32 * KF_GEMV_WARPS,
-                                       .shared_bytes = r.bytes,
-                                       .team = r.team,
-                                       .kind = KF_EXPERTS_ONE,
-                                       .overlap = m->has_clusters};
-        KF_TRY(prepare(p, i, m, &blocks, err));
-        if (blocks < 1) return KERF_OK;
-        j->is_down = (uint32_t)i;
-        j->team = r.team;
-        j->x_at = r.x_at;
-        j->backs_at = r.backs_at;
-        j->x_sums_at = r.x_sums_at;
-        j->sums_at = r.sums_at;
-        j->runs_at = r.runs_at;
-        j->mail_at = r.mail_at;
-        j->table_at = r.table_at;
-    }
-    p->is_tiled = 1;
-    return KERF_OK;
-}
-
-static kf_experts_few_need need_of_few(const kf_experts_job *j, int which, const kf_gemv_tiling *t,
-                                       const kf_gemv_machine *m)
-{
-    return (kf_experts_few_need){.is_down = which,
-                                 .tiles = j->tiles,
-                                 .slices = j->slices,
-                                 .groups = j->tokens * j->top_k,
-                                 .unit = kf_experts_unit(*t),
-                                 .x_stage = t->stage_codes * 2,
-                                 .x_sums = t->stage_sums,
-                                 .table = t->table,
-                                 .lists = KF_EXPERTS_LISTS,
-                                 .multiprocessors = m->multiprocessors,
-                                 .most_shared = m->most_shared};
 }
 
 /* What each column adds to y, and counts of those that are there, come behind h. */
@@ -215,151 +108,90 @@ static void plan_parts(device_plan *p, kerf_gemv_experts *plan)
     plan->workspace = p->counts_at + KF_EXPERTS_COUNTS * sizeof(uint32_t);
 }
 
-static kerf_status plan_few(device_plan *p, kerf_gemv_experts *plan, const kf_gemv_tiling *t,
-                            const kf_gemv_machine *m, kerf_error *err)
+static kf_experts_grid grid_of(const kf_experts_outline *o, int which, const kf_gemv_machine *m)
 {
-    kf_experts_few_need need[2];
-    for (int i = 0; i < 2; i++) need[i] = need_of_few(&p->job[i], i, t, m);
-    const unsigned share =
-        kf_experts_few_share(need, *t, p->job->tokens, p->job->top_k, p->job->experts);
-    if (share > KF_EXPERTS_FEW) p->launches = p->launches->fours;
-    for (int i = 0; i < 2; i++) {
-        kf_experts_few_room r;
-        kf_experts_job *j = &p->job[i];
-        int blocks;
-        need[i].share = share;
-        if (!kf_experts_few_divide(&r, &need[i])) return KERF_OK;
-        p->grid[i] = (kf_experts_grid){.blocks = r.blocks,
-                                       .threads = 32 * KF_GEMV_WARPS,
-                                       .shared_bytes = r.bytes,
-                                       .kind = KF_EXPERTS_FEW_TOKENS,
-                                       .overlap = m->has_clusters};
-        KF_TRY(prepare(p, i, m, &blocks, err));
-        if (blocks < 1) return KERF_OK;
-        j->is_down = (uint32_t)i;
-        j->share = j->tokens < share ? j->tokens : share;
-        j->chunks = r.chunks;
-        j->chunk_stages = r.chunk_stages;
-        j->most_items = r.most_items;
-        j->by_blocks = kf_inverse(r.blocks);
-        j->by_tiles = kf_inverse(j->tiles);
-        j->by_stages = kf_inverse(r.chunk_stages);
-        j->x_pitch = r.x_pitch;
-        j->x_at = r.x_at;
-        j->backs_at = r.backs_at;
-        j->x_sums_at = r.x_sums_at;
-        j->lists_at = r.lists_at;
-        j->table_at = r.table_at;
-        j->sums_at = r.sums_at;
-    }
-    plan_parts(p, plan);
-    p->is_tiled = 1;
+    const kf_experts_launch *l = &o->launch[which];
+    return (kf_experts_grid){.blocks = l->blocks,
+                             .threads = l->threads,
+                             .shared_bytes = l->shared_bytes,
+                             .team = l->team,
+                             .kind = o->kind,
+                             .overlap = m->has_clusters};
+}
+
+/* Whose kernels those of an outline are. */
+static const kf_experts_launches *launches_for(const kf_experts_outline *o, const kerf_format *f)
+{
+    const kf_experts_launches *l = launches_of[kf_gemv_lender_of(f)];
+    return o->has_fours ? l->fours : l;
+}
+
+/* What asks the device of an outline. */
+typedef struct question {
+    const kerf_format *format;
+    const kf_gemv_machine *machine;
+    unsigned most_bytes; /* of shared memory that a block may have */
+    kerf_status status;
+    kerf_error *err;
+} question;
+
+static kerf_status prepare(const question *q, const kf_experts_outline *o, int which, int *blocks)
+{
+    const kf_experts_grid g = grid_of(o, which, q->machine);
+    kerf_error *err = q->err;
+    KF_CUDA(launches_for(o, q->format)->prepare(which, &g, q->most_bytes, blocks),
+            "preparing a kernel");
     return KERF_OK;
 }
 
-static kerf_status plan_slices(device_plan *p, const kf_gemv_tiling *t, const kf_gemv_machine *m,
-                               kerf_error *err)
+static int ask(void *ctx, const kf_experts_outline *o, int which)
 {
-    kf_experts_room room[2];
-    if (!divide(p, t, m, room)) return KERF_OK;
+    question *q = ctx;
+    int blocks = 0;
+    q->status = prepare(q, o, which, &blocks);
+    return q->status == KERF_OK ? blocks : -1;
+}
+
+static void take_outline(device_plan *p, kerf_gemv_experts *plan, const kf_experts_outline *o,
+                         const kf_gemv_machine *m)
+{
+    p->is_tiled = o->is_tiled;
+    p->launches = o->is_tiled ? launches_for(o, plan->shape.format)
+                              : launches_of[kf_format_index(plan->shape.format)];
     for (int i = 0; i < 2; i++) {
-        kf_experts_grid *g = &p->grid[i];
-        int blocks;
-        *g = (kf_experts_grid){.threads = 32 * room[i].warps,
-                               .shared_bytes = room[i].bytes,
-                               .kind = KF_EXPERTS_BY_SLICES,
-                               .overlap = m->has_clusters};
-        KF_TRY(prepare(p, i, m, &blocks, err));
-        if (blocks < 1) return KERF_OK;
-        take_room(&p->job[i], &room[i], i ? 1 : 2, t->slice_unit, raw_bytes(&p->job[i], t));
-        g->blocks = blocks_for(&p->job[i], i, 1, (unsigned)blocks * m->multiprocessors);
-    }
-    p->is_tiled = 1;
-    return KERF_OK;
-}
-
-/* Whether one token goes by the kernel for it. With 8 bits reading is what takes time once warps
- * have many units, and the kernel by slices has more of it under way. */
-static int goes_as_one(const kerf_gemv_experts_shape *s, const kf_gemv_tiling *t,
-                       const kf_gemv_machine *m)
-{
-    enum { MOST_UNITS = 40 }; /* of a warp, of gate and up */
-    const uint64_t units =
-        s->top_k * 2 * kf_div_up(s->inter, KF_GEMV_TILE) * kf_div_up(s->hidden, t->stage_codes);
-    if (s->tokens != 1 || !t->has_few) return 0;
-    return t->bits < 8 || !t->has_many ||
-           units <= (uint64_t)MOST_UNITS * m->multiprocessors * KF_GEMV_WARPS;
-}
-
-/* Whether tokens go by the kernel for several. By slices four of them share a reading, where here
- * two do; with 8 bits that counts for more than instructions while a few experts have three or four
- * tokens each, or where many tokens leave no time but for reading (section 30 of
- * bench/notes-gemv.md). */
-static int goes_as_few(const kerf_gemv_experts_shape *s, const kf_gemv_tiling *t)
-{
-    enum { MANY = 8 }; /* tokens */
-    const int is_spread = s->tokens * s->top_k < s->experts;
-    const int is_light = !t->has_groups || t->is_shared; /* no scales within a row */
-    if (!t->has_few) return 0;
-    if (t->bits < 8 || !t->has_many) return 1;
-    if (s->tokens == 1) return 0;
-    return is_spread ? s->tokens <= MANY || !is_light : s->tokens > MANY;
-}
-
-/* The kernel for one token; for several; by slices. The first that takes the layer. */
-static kerf_status plan_tiles(device_plan *p, kerf_gemv_experts *plan, const kf_gemv_machine *m,
-                              kerf_error *err)
-{
-    const kf_gemv_tiling tiling = kf_gemv_tiling_of(kf_spec_of(plan->shape.format));
-    const int takes[] = {[KF_EXPERTS_ONE] = goes_as_one(&plan->shape, &tiling, m),
-                         [KF_EXPERTS_FEW_TOKENS] = goes_as_few(&plan->shape, &tiling),
-                         [KF_EXPERTS_BY_SLICES] =
-                             kf_experts_has_slices(kf_spec_of(plan->shape.format))};
-    for (int kind = 0; kind <= KF_EXPERTS_BY_SLICES && !p->is_tiled; kind++) {
-        if (!takes[kind]) continue;
-        kf_gemv_tiling t = tiling;
-        int tiled = 1;
-        p->launches = launches_of[kf_gemv_lender_of(plan->shape.format)];
-        t.has_few = kind != KF_EXPERTS_BY_SLICES;
-        for (int i = 0; i < 2; i++) tiled = lay_tiles(plan, i, &t, &p->job[i]) && tiled;
-        if (!tiled) continue;
-        if (kind == KF_EXPERTS_ONE)
-            KF_TRY(plan_one(p, &t, m, err));
-        else if (kind == KF_EXPERTS_FEW_TOKENS)
-            KF_TRY(plan_few(p, plan, &t, m, err));
+        const kf_experts_launch *l = &o->launch[i];
+        describe(plan, l, &p->job[i]);
+        p->grid[i] = grid_of(o, i, m);
+        if (!o->is_tiled)
+            p->grid[i] = (kf_experts_grid){.blocks = kf_experts_any_blocks(l, &plan->shape, m),
+                                           .threads = 32 * KF_GEMV_WARPS,
+                                           .overlap = m->has_clusters};
+        else if (o->kind == KF_EXPERTS_ONE)
+            take_one(&p->job[i], &l->one);
+        else if (o->kind == KF_EXPERTS_FEW_TOKENS)
+            take_few(&p->job[i], &l->few);
         else
-            KF_TRY(plan_slices(p, &t, m, err));
+            take_slices(&p->job[i], l);
     }
-    return KERF_OK;
+    if (o->is_tiled && o->kind == KF_EXPERTS_FEW_TOKENS) plan_parts(p, plan);
 }
 
-static void plan_any(device_plan *p, const kerf_gemv_experts *plan, const kf_gemv_machine *m)
-{
-    p->launches = launches_of[kf_format_index(plan->shape.format)];
-    for (int i = 0; i < 2; i++) {
-        const kf_gemv_tiling none = {.way = KF_WAY_NONE};
-        lay_tiles(plan, i, &none, &p->job[i]);
-        p->grid[i] = (kf_experts_grid){
-            .blocks =
-                blocks_for(&p->job[i], i, KF_GEMV_TILE / KF_GEMV_WARPS, 16 * m->multiprocessors),
-            .threads = 32 * KF_GEMV_WARPS,
-            .overlap = m->has_clusters,
-        };
-    }
-}
-
-kerf_status kf_experts_device_plan(kerf_gemv_experts *plan, kerf_device *device, kerf_error *err)
+kerf_status kf_experts_device_plan(kerf_gemv_experts *plan, kerf_device *device,
+                                   const struct kf_gemv_machine *as, kerf_error *err)
 {
     const kerf_format *f = plan->shape.format;
     kf_gemv_machine m;
+    kf_experts_outline o;
+    question q = {f, &m, 0, KERF_OK, err};
     device_plan *p = kf_alloc_zero(1, sizeof *p);
     if (!p) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "out of memory");
     plan->state = p;
     p->ordinal = kf_gpu_of(device)->ordinal;
     KF_TRY(kf_gemv_ask_machine(p->ordinal, &m, err));
-    for (int i = 0; i < 2; i++) describe(plan, i, &p->job[i]);
-    KF_TRY(plan_tiles(p, plan, &m, err));
-    if (!p->is_tiled) plan_any(p, plan, &m);
+    q.most_bytes = m.most_shared;
+    if (as) m = *as;
+    if (kf_experts_outline_of(&o, plan, &m, ask, &q) < 0) return q.status;
+    take_outline(p, plan, &o, &m);
     plan->backend = p->is_tiled ? "cuda" : "cuda-any";
 
     /* As in gemv_device.c; sums over slices and experts are a few steps more. */

@@ -12,15 +12,12 @@
 extern "C" {
 #endif
 
-/* Slots of all tokens; tokens that one product takes, of the eight columns of a tensor core. */
-enum { KF_EXPERTS_SLOTS = KERF_EXPERTS_TOKENS * KERF_EXPERTS_TOP_K, KF_EXPERTS_SHARE = 4 };
+/* Slots of all tokens. */
+enum { KF_EXPERTS_SLOTS = KERF_EXPERTS_TOKENS * KERF_EXPERTS_TOP_K };
 
 /* Counts of a launch of down for several tokens: blocks that have left all of their sums, and tiles
  * of y that are added up. */
 enum { KF_EXPERTS_LEFT, KF_EXPERTS_ADDED, KF_EXPERTS_COUNTS };
-
-/* Shared memory of a block: the bytes of kf_experts_groups, and of finding them. */
-enum { KF_EXPERTS_LISTS = 4 * 1024, KF_EXPERTS_SCRATCH = 5 * 1024 };
 
 /* One kind of matrix of all experts. */
 typedef struct kf_experts_planes {

@@ -21,7 +21,7 @@
  * Weights are stacks: for each plane the planes of one matrix after another, as kerf_encode writes
  * them for a matrix and checkpoints hold them, `stride` bytes from an expert to the next.
  * Tokens that share an expert share its reading, two of them or four, as formats and routes have
- * it.
+ * it; where a block of the GPU has little shared memory, perhaps none do.
  *
  * Accuracy. Weights are what kerf_decode gives as F32. With b1 and b2 of kerf_gemv_experts_bound
  * and all else exact, S(W, v) = sum over k of |W[r][k] v[k]|:
@@ -99,11 +99,11 @@ KERF_API size_t kerf_gemv_experts_workspace(const kerf_gemv_experts *plan);
 KERF_API void kerf_gemv_experts_bound(const kerf_gemv_experts *plan, double *b1, double *b2);
 
 /* "cuda", or "cuda-any" where the kernel that takes an element at a time does it, which is slow:
- * codes of 2 bits in planes; fp32; planes of codes whose rows are not whole 16 bytes; nf4, nf4-f16
- * and nf4-dq whose rows are not whole groups, and nf4-dq whose rows have a number of groups that is
- * no multiple of 4; scales of 128 x 128 elements where the rows are KERF_EXPERTS_HALVES and inter
- * is no multiple of 16; and shapes whose x or sums find no room in a block's shared memory. Static
- * storage. */
+ * fp32; planes of codes whose rows are not whole 16 bytes; nf4, nf4-f16 and nf4-dq whose rows are
+ * not whole groups, and nf4-dq whose rows have an odd number of groups, or, where a block has no
+ * more than 99 KiB of shared memory (sm_86, sm_89, sm_120), one that is no multiple of 4; scales of
+ * 128 x 128 elements where the rows are KERF_EXPERTS_HALVES and inter is no multiple of 16; and
+ * shapes whose x or sums find no room in a block's shared memory. Static storage. */
 KERF_API const char *kerf_gemv_experts_backend(const kerf_gemv_experts *plan);
 
 /* The same matrix of every expert. Planes are as long as experts * stride, the last expert's only
