@@ -151,9 +151,10 @@ struct kf_gpu_pass; /* of kernels/cuda/forward */
 struct kf_stepper {
     const kf_steps *steps;
     int threads;
-    const kerf_job *job;     /* asked by what is long; NULL: never canceled */
-    kf_product *product;     /* of the processor                            */
-    struct kf_gpu_pass *gpu; /* of the GPU                                  */
+    const kerf_job *job;       /* asked by what is long; NULL: never canceled */
+    const kerf_device *device; /* that steps run on; NULL: the processor      */
+    kf_product *product;       /* of the processor                            */
+    struct kf_gpu_pass *gpu;   /* of the GPU                                  */
 };
 
 /* Steps on a GPU. KERF_E_NOSUP: there is no cuBLASLt, or this build has no CUDA. */

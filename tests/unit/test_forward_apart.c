@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <math.h>
 
+#include "format/device.h"
 #include "forward/decoder.h"
 #include "forward/steps_plain.h"
 #include "forward_model.h"
@@ -304,15 +305,17 @@ static void test_apart(void **state)
     }
 }
 
-/* Two models of which one is apart cannot be compared. */
+/* Two models of which one is apart cannot be compared, nor two on two devices; and what follows
+ * must be in the vocabulary. */
 static void test_mixed(void **state)
 {
     kerf_checkpoint *c;
     kerf_decoder *d[2];
     kerf_error err = {0};
     const kf_steps apart = make_steps();
-    const uint32_t token[2] = {1, 2};
-    const kerf_tokens t = {token, 1, 2};
+    static kerf_device devices[2];
+    const uint32_t token[2] = {1, 2}, beyond[2] = {1, 160};
+    const kerf_tokens t = {token, 1, 2}, unknown = {beyond, 1, 2};
     float hidden[2 * 4096] = {0};
     kerf_next_said out;
     must(kerf_checkpoint_open((const char *)*state, &c, &err), &err);
@@ -321,6 +324,13 @@ static void test_mixed(void **state)
     const kerf_said a = {d[0], hidden}, b = {d[1], hidden};
     assert_int_equal(kerf_next_tokens(&a, &b, &t, &out, NULL, &err), KERF_E_ARG);
     assert_non_null(strstr(err.text, "one on a GPU"));
+    d[1]->stepper->steps = d[0]->stepper->steps;
+    must(kerf_next_tokens(&a, &b, &t, &out, NULL, &err), &err);
+    assert_int_equal(kerf_next_tokens(&a, &b, &unknown, &out, NULL, &err), KERF_E_DATA);
+    assert_int_equal(err.offset, 1);
+    for (int i = 0; i < 2; i++) d[i]->stepper->device = &devices[i];
+    assert_int_equal(kerf_next_tokens(&a, &b, &t, &out, NULL, &err), KERF_E_ARG);
+    assert_non_null(strstr(err.text, "two devices"));
     for (int i = 0; i < 2; i++) kerf_decoder_close(d[i]);
     kerf_checkpoint_close(c);
 }
