@@ -103,7 +103,8 @@ typedef struct kf_steps {
                           kerf_error *err);
     kerf_status (*download)(kf_stepper *s, void *to, const void *from, uint64_t bytes,
                             kerf_error *err);
-    /* keep: until close; else until the next `drop`. */
+    /* keep: until close; else until the next `drop`, which also forgets sums that were neither
+     * settled nor kept. */
     kerf_status (*hold)(kf_stepper *s, const kf_held *array, size_t n, int keep, kerf_error *err);
     void (*drop)(kf_stepper *s);
     /* Sums over x; what they come to is added to `to` (the largest: is there) by the next `settle`.
