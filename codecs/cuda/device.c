@@ -107,6 +107,10 @@ static kerf_status check_code(const kerf_device_info *info, kerf_error *err)
     cudaError_t e = kf_launches_BF16.decode(&none, NULL);
     if (e == cudaErrorNoKernelImageForDevice || e == cudaErrorInvalidDeviceFunction) {
         (void)cudaGetLastError();
+        if (info->compute_major < 8) /* which the sources do not compile for */
+            return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                           "%.100s is sm_%d%d, and kerf has code for sm_80 and later; use the CPU",
+                           info->name, info->compute_major, info->compute_minor);
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                        "this build has no code for %.100s (sm_%d%d); build with "
                        "-DCMAKE_CUDA_ARCHITECTURES=%d%d",
