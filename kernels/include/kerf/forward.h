@@ -157,8 +157,8 @@ typedef struct kerf_watch {
     float *cache_largest;
     /* On a GPU, where it is set, sums stay there: *there is what comes of the run. Before it, NULL
      * or what came of a run of the same layer over the tokens before these, on any GPU of this
-     * process: the run goes on with these sums, number by number as if it had been one run, and
-     * they are freed. `sums` must then give the same addresses. */
+     * process, whose decoder is still open: the run goes on with these sums, number by number as if
+     * it had been one run, and they are freed. `sums` must then give the same addresses. */
     kerf_gpu_sums **there;
 } kerf_watch;
 
