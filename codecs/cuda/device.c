@@ -71,9 +71,10 @@ kerf_status kerf_device_describe(int ordinal, kerf_device_info *out, kerf_error 
 static kerf_status open_lane(kf_lane *l, kerf_error *err)
 {
     KF_CUDA(cudaStreamCreateWithFlags(&l->stream, cudaStreamNonBlocking), "creating a stream");
-    KF_CUDA(cudaMalloc((void **)&l->word, sizeof *l->word), "allocating on the GPU");
+    KF_CUDA(cudaMalloc((void **)&l->words, 2 * sizeof *l->words), "allocating on the GPU");
+    l->word = l->words;
     KF_CUDA(cudaMallocHost((void **)&l->answer, sizeof *l->answer), "allocating pinned memory");
-    KF_CUDA(cudaMemsetAsync(l->word, 0xff, sizeof *l->word, l->stream), "clearing a word");
+    KF_CUDA(cudaMemsetAsync(l->words, 0xff, 2 * sizeof *l->words, l->stream), "clearing words");
     return KERF_OK;
 }
 
@@ -89,7 +90,7 @@ static void close_lane(kf_lane *l)
     (void)cudaFree(l->rounders.p);
     (void)cudaFree(l->dense.p);
     (void)cudaFree(l->stats.p);
-    (void)cudaFree(l->word);
+    (void)cudaFree(l->words);
     (void)cudaFreeHost(l->pinned.p);
     (void)cudaFreeHost(l->pinned_stats.p);
     (void)cudaFreeHost(l->answer);
@@ -107,6 +108,10 @@ static kerf_status check_code(const kerf_device_info *info, kerf_error *err)
     cudaError_t e = kf_launches_BF16.decode(&none, NULL);
     if (e == cudaErrorNoKernelImageForDevice || e == cudaErrorInvalidDeviceFunction) {
         (void)cudaGetLastError();
+        if (info->compute_major < 8) /* which the sources do not compile for */
+            return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                           "%.100s is sm_%d%d, and kerf has code for sm_80 and later; use the CPU",
+                           info->name, info->compute_major, info->compute_minor);
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                        "this build has no code for %.100s (sm_%d%d); build with "
                        "-DCMAKE_CUDA_ARCHITECTURES=%d%d",

@@ -240,8 +240,10 @@ static kerf_status make_blocks(making *m, kerf_error *err)
     return KERF_OK;
 }
 
+/* A number that is not finite makes pivots of other GPUs' rows anything: it counts first. */
 static kerf_status finish(const making *m, kerf_error *err)
 {
+    int lost = 0, infinite = 0;
     for (size_t i = 0; i < m->count; i++) {
         const part *p = &m->part[i];
         unsigned bad = 0;
@@ -249,12 +251,13 @@ static kerf_status finish(const making *m, kerf_error *err)
         KF_CUDA(cudaMemcpyAsync(&bad, p->f.bad, sizeof bad, cudaMemcpyDeviceToHost, p->stream),
                 "reading a word");
         KF_CUDA(cudaStreamSynchronize(p->stream), "waiting for the GPU");
-        if (bad == KF_FACTOR_LOST) return kf_feedback_lost(err);
-        if (bad)
-            return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
-                           "a matrix of second moments has a number that is not finite");
+        lost |= bad == KF_FACTOR_LOST;
+        infinite |= bad != 0 && bad != KF_FACTOR_LOST;
     }
-    return KERF_OK;
+    if (infinite)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "a matrix of second moments has a number that is not finite");
+    return lost ? kf_feedback_lost(err) : KERF_OK;
 }
 
 static kerf_status make_all(making *m, struct kf_there *there, const float *gram, kf_pivots pivots,

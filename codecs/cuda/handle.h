@@ -21,7 +21,8 @@ typedef struct kf_lane {
     kf_buffer sum, fault, code, rounders;       /* of jobs with error feedback             */
     kf_buffer dense, plane[KERF_PLANES], stats; /* host calls: a piece on the device ...   */
     kf_buffer pinned, pinned_plane[KERF_PLANES], pinned_stats; /* ... and in page-locked memory */
-    unsigned long long *word;   /* device: first bad element, or a count   */
+    unsigned long long *words;  /* device: of device calls, of host calls  */
+    unsigned long long *word;   /* that in use: first bad element, or a count */
     unsigned long long *answer; /* its page-locked copy                    */
 } kf_lane;
 

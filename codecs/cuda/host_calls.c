@@ -317,12 +317,10 @@ static kerf_status run_pieces(host_call *c, kerf_error *err)
     KF_TRY(kf_allocate(&at, turns, sizeof *at, err));
     (void)cudaSetDevice(gpu_at(c, 0)->ordinal);
     find_locked(c);
+    /* What device calls have found is kerf_device_wait's. */
+    for (unsigned i = 0; i < turns; i++) lane_at(c, i)->word = lane_at(c, i)->words + 1;
     kerf_status s = take_turns(c, at, err);
-    for (unsigned i = 0; i < turns; i++) { /* as kerf_device_wait leaves it */
-        kf_lane *l = lane_at(c, i);
-        (void)cudaSetDevice(gpu_at(c, i)->ordinal);
-        (void)cudaMemsetAsync(l->word, 0xff, sizeof *l->word, l->stream);
-    }
+    for (unsigned i = 0; i < turns; i++) lane_at(c, i)->word = lane_at(c, i)->words;
     free(at);
     return s;
 }

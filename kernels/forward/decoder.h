@@ -74,6 +74,9 @@ struct kerf_layer {
  */
 void kf_add_one(const kerf_decoder *d, float *norm, uint64_t n);
 
+/* KERF_E_DATA: a token that the vocabulary does not have; offset is its index. */
+kerf_status kf_tokens_check(const kerf_decoder *d, const kerf_tokens *t, kerf_error *err);
+
 /* --- a weight as float32 ------------------------------------------------------------------- */
 
 typedef struct kf_floats {

@@ -112,6 +112,7 @@ kerf_status kerf_decoder_logits(kerf_decoder *d, const kerf_tokens *tokens, cons
             if (s == KERF_OK) s = each(ctx, row, at, n, logits, err);
         }
     if (s == KERF_OK && apart) s = d->stepper->steps->settle(d->stepper, err);
+    if (s != KERF_OK && apart) d->stepper->steps->drop(d->stepper); /* sums, too */
     kf_head_close(&h);
     free(here);
     return s;

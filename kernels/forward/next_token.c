@@ -183,6 +183,11 @@ kerf_status kerf_next_tokens(const kerf_said *p, const kerf_said *q, const kerf_
               q->model->stepper->steps != p->model->stepper->steps))
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
                        "models of two vocabularies, or one on a GPU and one on the processor");
+    /* Steps of one device follow each other; those of another do not wait for them, and may not
+     * even see its memory. */
+    if (q && q->model->stepper->device != p->model->stepper->device)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "two models on two devices; open both on one");
+    KF_TRY(kf_tokens_check(p->model, tokens, err));
     if (positions == 0) return KERF_OK;
     const kerf_status s = compare_panels(&c, most_of(p, positions), job, err);
     for (int i = 0; i < 2; i++) kf_head_close(&c.head[i]);

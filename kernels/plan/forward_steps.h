@@ -103,7 +103,8 @@ typedef struct kf_steps {
                           kerf_error *err);
     kerf_status (*download)(kf_stepper *s, void *to, const void *from, uint64_t bytes,
                             kerf_error *err);
-    /* keep: until close; else until the next `drop`. */
+    /* keep: until close; else until the next `drop`, which also forgets sums that were neither
+     * settled nor kept. */
     kerf_status (*hold)(kf_stepper *s, const kf_held *array, size_t n, int keep, kerf_error *err);
     void (*drop)(kf_stepper *s);
     /* Sums over x; what they come to is added to `to` (the largest: is there) by the next `settle`.
@@ -151,9 +152,10 @@ struct kf_gpu_pass; /* of kernels/cuda/forward */
 struct kf_stepper {
     const kf_steps *steps;
     int threads;
-    const kerf_job *job;     /* asked by what is long; NULL: never canceled */
-    kf_product *product;     /* of the processor                            */
-    struct kf_gpu_pass *gpu; /* of the GPU                                  */
+    const kerf_job *job;       /* asked by what is long; NULL: never canceled */
+    const kerf_device *device; /* that steps run on; NULL: the processor      */
+    kf_product *product;       /* of the processor                            */
+    struct kf_gpu_pass *gpu;   /* of the GPU                                  */
 };
 
 /* Steps on a GPU. KERF_E_NOSUP: there is no cuBLASLt, or this build has no CUDA. */

@@ -110,6 +110,38 @@ static void check_full_gpu(const kerf_codec *codec)
     free(t.reference.all);
 }
 
+/* What a device call has found is there for the next wait, whatever calls over host memory find
+ * meanwhile. */
+static void check_found(const kerf_codec *codec, const kerf_geometry *g, const float *x)
+{
+    float there[512] = {0};
+    uint8_t codes[512], scales[512];
+    const kerf_exec dev = {.device = gpu, .nan = KERF_NAN_ERROR};
+    const kerf_span dst[KERF_PLANES] = {{codes, sizeof codes}, {scales, sizeof scales}};
+    uint64_t bad = 0;
+    kerf_dbuf dense = {0}, plane[2] = {{0}, {0}};
+    there[411] = 1.0f / there[0];
+    ok(kerf_dbuf_alloc(gpu, sizeof there, &dense, &error), "allocation", "found");
+    ok(kerf_dbuf_write(&dense, 0, there, sizeof there, &error), "copy in", "found");
+    for (int k = 0; k < 2; k++) ok(kerf_dbuf_alloc(gpu, 512, &plane[k], &error), "plane", "found");
+    const kerf_device_bands b = {.geometry = g,
+                                 .b1 = g->bands,
+                                 .dense = {dense.p, dense.n},
+                                 .dtype = KERF_F32,
+                                 .plane = {{plane[0].p, 512}, {plane[1].p, 512}},
+                                 .nan = KERF_NAN_ERROR};
+    ok(kerf_device_encode(gpu, &b, codec->encoder, NULL, &error), "a device call", "found");
+    const kerf_status s = kerf_encode(g, codec->encoder, NULL, 0, 8, (kerf_cspan){x, 2048},
+                                      KERF_F32, dst, &dev, &error);
+    check(s == KERF_E_DATA && error.offset == 77, "by the host call", "found", error.text);
+    ok(kerf_device_wait(gpu, &bad, &error), "waits", "found");
+    check(bad == 411, "what a device call has found is lost", "found", "");
+    ok(kerf_device_wait(gpu, &bad, &error), "waits", "found");
+    check(bad == UINT64_MAX, "what was found is found again", "found", "");
+    kerf_dbuf_free(&dense);
+    for (int k = 0; k < 2; k++) kerf_dbuf_free(&plane[k]);
+}
+
 static void check_failures(void)
 {
     kerf_device *none;
@@ -130,6 +162,7 @@ static void check_failures(void)
     kerf_status s = kerf_encode(&g, codec.encoder, NULL, 1, 8, (kerf_cspan){x + 64, 448 * 4},
                                 KERF_F32, dst, &dev, &error);
     check(s == KERF_E_DATA && error.offset == 77, "the first Inf is named", "mxfp4", error.text);
+    check_found(&codec, &g, x);
     s = kerf_encode(&g, codec.encoder, NULL, 0, 8, (kerf_cspan){x, 2047}, KERF_F32, dst, &dev,
                     &error);
     check(s == KERF_E_BUFFER, "a short source", "mxfp4", error.text);

@@ -191,6 +191,39 @@ static uint64_t run_hash(const model *m, const kerf_tokens *t, int resident)
     return hash;
 }
 
+/* A run that is canceled when the first sums were told of; nothing is added where they were to go,
+ * then or by the next run. */
+static int has_inputs(void *ctx)
+{
+    return ((const inputs *)ctx)->count > 0;
+}
+
+static void check_canceled(const char *name, const model *m, const kerf_tokens *t)
+{
+    static inputs lost, found;
+    const kerf_watch first = {.sums = give_sums, .ctx = &lost, .cache_largest = lost.cache};
+    const kerf_watch second = {.sums = give_sums, .ctx = &found, .cache_largest = found.cache};
+    const kerf_job job = {.cancel = has_inputs, .ctx = &lost};
+    float *state = new_state(m);
+    double sum = 0;
+    kerf_layer *l;
+    need(kerf_decoder_layer_load(m->gpu, 0, &l, &error), "loading a layer");
+    need(kerf_decoder_embed(m->gpu, t, state, &error), "embedding");
+    check(kerf_layer_run(l, t, state, &first, &job, &error) == KERF_E_CANCELED && lost.count, name,
+          "is not canceled", 0);
+    need(kerf_decoder_embed(m->gpu, t, state, &error), "embedding");
+    need(kerf_layer_run(l, t, state, &second, NULL, &error), "running a layer");
+    for (size_t k = 0; k < lost.count; k++)
+        for (uint64_t i = 0; i < lost.of[k].columns; i++) sum += lost.of[k].square[i];
+    check(sum == 0, name, "sums of a run that was canceled", sum);
+    for (uint64_t i = 0; i < found.of[0].columns; i++) sum += found.of[0].square[i];
+    check(sum > 0, name, "sums of the run behind it", sum);
+    kerf_layer_free(l);
+    free_inputs(&lost);
+    free_inputs(&found);
+    free(state);
+}
+
 /* --- cases ------------------------------------------------------------------------------------ */
 
 static uint32_t token[16384];
@@ -251,6 +284,7 @@ static void run_case(size_t i, int sizes_run, const char *only)
             const uint64_t first = run_hash(&m, &t, 0);
             check(run_hash(&m, &t, 0) == first, name, "the same bits again", 0);
             check(run_hash(&m, &t, 1) == first, name, "the same bits from the GPU's memory", 0);
+            check_canceled(name, &m, &t);
         }
         close_model(&m);
     }

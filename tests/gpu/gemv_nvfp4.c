@@ -160,6 +160,38 @@ static void test_chain(void)
     free_problem(&p);
 }
 
+/* Two plans of one kernel: the later one takes less shared memory, and the earlier one still runs.
+ */
+static void test_two_plans(void)
+{
+    const kf_nvfp4_tuning tuning[2] = {{4, 2, 0}, {1, 2, 0}}; /* two pieces of a warp for both */
+    problem p[2] = {make_problem(900, 7168, 1, KERF_SCALES_ROWS, KERF_SCALES_ROWS, BELL),
+                    make_problem(900, 2048, 1, KERF_SCALES_ROWS, KERF_SCALES_ROWS, BELL)};
+    const kerf_exec exec = {.device = gpu};
+    kerf_gemv_nvfp4 *plan[2];
+    for (int i = 0; i < 2; i++) {
+        const kerf_gemv_nvfp4_shape shape = shape_of(&p[i], KERF_F32, 0);
+        need(kerf_gemv_nvfp4_plan_create(&plan[i], &shape, &exec, &error), "plan");
+        need(kf_nvfp4_cuda_plan(plan[i], gpu, &tuning[i], &error), "plan");
+    }
+    check(plan[0]->launch.pieces == plan[1]->launch.pieces &&
+              plan[0]->launch.shared > plan[1]->launch.shared,
+          "two plans", "are not of one kernel, the second one smaller");
+    for (int i = 0; i < 2; i++) {
+        const size_t n = 4 * p[i].rows;
+        uint8_t *y = allocate(n);
+        on_device d = send(&p[i], n, 0);
+        run_once(plan[i], &d, y, n);
+        compare(&p[i], KERF_F32, kerf_gemv_nvfp4_bound(plan[i]), y, "GPU, one of two plans");
+        free_device(&d);
+        free(y);
+    }
+    for (int i = 0; i < 2; i++) {
+        kerf_gemv_nvfp4_plan_free(plan[i]);
+        free_problem(&p[i]);
+    }
+}
+
 /* --- all -------------------------------------------------------------------------------------- */
 
 typedef struct case_size {
@@ -209,6 +241,7 @@ int main(int argc, char **argv)
         test_repeats(&p);
         free_problem(&p);
         test_chain();
+        test_two_plans();
     }
     printf("%llu checks, %llu failed\n", (unsigned long long)checks, (unsigned long long)failures);
     kerf_device_close(gpu);

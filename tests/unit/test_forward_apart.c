@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <math.h>
 
+#include "format/device.h"
 #include "forward/decoder.h"
 #include "forward/steps_plain.h"
 #include "forward_model.h"
@@ -93,15 +94,16 @@ static kerf_status hold(kf_stepper *s, const kf_held *array, size_t n, int keep,
     return KERF_OK;
 }
 
+static int pending; /* sums */
+
 static void drop(kf_stepper *s)
 {
     (void)s;
     helds = kept;
+    pending = 0;
 }
 
 /* --- steps: the plain ones, with arrays looked at --------------------------------------------- */
-
-static int pending;
 
 static kerf_status sum(kf_stepper *s, kf_rows x, const kf_sums *to, kerf_error *err)
 {
@@ -304,15 +306,61 @@ static void test_apart(void **state)
     }
 }
 
-/* Two models of which one is apart cannot be compared. */
+/* Of what fails no sums are left, for where they were to go may be gone by the next time. */
+static kerf_status fail_logits(void *ctx, uint64_t row, uint64_t position, uint64_t n,
+                               float *logits, kerf_error *err)
+{
+    (void)ctx, (void)row, (void)position, (void)n, (void)logits, (void)err;
+    assert_true(pending);
+    return KERF_E_IO;
+}
+
+static int is_pending(void *ctx)
+{
+    (void)ctx;
+    return pending;
+}
+
+static void test_failed(void **state)
+{
+    kerf_checkpoint *c;
+    kerf_decoder *d;
+    kerf_layer *l;
+    kerf_error err = {0};
+    static seen s;
+    const kf_steps apart = make_steps();
+    const uint32_t token[2] = {1, 2};
+    const kerf_tokens t = {token, 1, 2};
+    const kerf_watch sums = {.sums = give_sums, .ctx = &s};
+    const kerf_job job = {.cancel = is_pending};
+    float hidden[2 * 4096] = {0};
+    must(kerf_checkpoint_open((const char *)*state, &c, &err), &err);
+    must(kerf_decoder_open(c, NULL, &d, &err), &err);
+    d->stepper->steps = &apart;
+    must(kerf_decoder_layer_load(d, 0, &l, &err), &err);
+    assert_int_equal(kerf_layer_run(l, &t, hidden, &sums, &job, &err), KERF_E_CANCELED);
+    assert_false(pending);
+    assert_int_equal(kerf_decoder_logits(d, &t, hidden, &sums, fail_logits, NULL, NULL, &err),
+                     KERF_E_IO);
+    assert_false(pending);
+    assert_true(theres == 0 && helds == kept);
+    helds = kept = 0;
+    kerf_layer_free(l);
+    kerf_decoder_close(d);
+    kerf_checkpoint_close(c);
+}
+
+/* Two models of which one is apart cannot be compared, nor two on two devices; and what follows
+ * must be in the vocabulary. */
 static void test_mixed(void **state)
 {
     kerf_checkpoint *c;
     kerf_decoder *d[2];
     kerf_error err = {0};
     const kf_steps apart = make_steps();
-    const uint32_t token[2] = {1, 2};
-    const kerf_tokens t = {token, 1, 2};
+    static kerf_device devices[2];
+    const uint32_t token[2] = {1, 2}, beyond[2] = {1, 160};
+    const kerf_tokens t = {token, 1, 2}, unknown = {beyond, 1, 2};
     float hidden[2 * 4096] = {0};
     kerf_next_said out;
     must(kerf_checkpoint_open((const char *)*state, &c, &err), &err);
@@ -321,6 +369,13 @@ static void test_mixed(void **state)
     const kerf_said a = {d[0], hidden}, b = {d[1], hidden};
     assert_int_equal(kerf_next_tokens(&a, &b, &t, &out, NULL, &err), KERF_E_ARG);
     assert_non_null(strstr(err.text, "one on a GPU"));
+    d[1]->stepper->steps = d[0]->stepper->steps;
+    must(kerf_next_tokens(&a, &b, &t, &out, NULL, &err), &err);
+    assert_int_equal(kerf_next_tokens(&a, &b, &unknown, &out, NULL, &err), KERF_E_DATA);
+    assert_int_equal(err.offset, 1);
+    for (int i = 0; i < 2; i++) d[i]->stepper->device = &devices[i];
+    assert_int_equal(kerf_next_tokens(&a, &b, &t, &out, NULL, &err), KERF_E_ARG);
+    assert_non_null(strstr(err.text, "two devices"));
     for (int i = 0; i < 2; i++) kerf_decoder_close(d[i]);
     kerf_checkpoint_close(c);
 }
@@ -339,6 +394,7 @@ static int close_golden(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_apart), cmocka_unit_test(test_mixed)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_apart), cmocka_unit_test(test_failed),
+                                       cmocka_unit_test(test_mixed)};
     return cmocka_run_group_tests(tests, open_golden, close_golden);
 }

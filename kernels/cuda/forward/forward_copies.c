@@ -179,6 +179,7 @@ void kf_gpu_drop(kf_stepper *s)
     p->copies = kept;
     kf_pass_release(p, p->block[0]);
     p->block[0] = NULL;
+    kf_pass_forget(p);
 }
 
 /* --- ahead --------------------------------------------------------------------------------- */

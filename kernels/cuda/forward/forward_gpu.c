@@ -239,12 +239,7 @@ static void close_pass(kf_stepper *s)
     if (p->coming) (void)cudaStreamSynchronize(p->coming);
     kf_way_close(p, &p->ahead);
     kf_way_close(p, &p->home);
-    for (size_t i = 0; i < p->tallies; i++) {
-        if (p->tally[i].come) (void)cudaEventDestroy(p->tally[i].come);
-        (void)cudaFreeAsync(p->tally[i].there, p->stream);
-    }
-    if (p->before) p->before->free(p->before);
-    (void)cudaSetDevice(p->ordinal);
+    kf_pass_forget(p);
     for (size_t i = 0; i < 2; i++) {
         if (p->block[i]) (void)cudaFreeAsync(p->block[i], p->stream);
         if (p->paced[i]) (void)cudaEventDestroy(p->paced[i]);

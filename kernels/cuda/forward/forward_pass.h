@@ -124,6 +124,8 @@ void kf_gpu_unsend(kf_stepper *s, kf_sent *sent);
 kerf_status kf_gpu_keep(kf_stepper *s, kerf_gpu_sums **out, kerf_error *err);
 kerf_status kf_gpu_go_on(kf_stepper *s, kerf_gpu_sums *before, kerf_error *err);
 
+/* Sums that nobody has taken, after a run that failed: where they were to go may be gone. */
+void kf_pass_forget(kf_gpu_pass *p);
 /* Bytes of sums; adds them to the host's by way of `w`. */
 uint64_t kf_tally_bytes(const kf_tally *t);
 kerf_status kf_tally_settle(const kf_tally *t, const kf_way *w, int threads, const kerf_job *job,

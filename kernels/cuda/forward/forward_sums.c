@@ -193,6 +193,22 @@ kerf_status kf_tally_settle(const kf_tally *t, const kf_way *w, int threads, con
                                     : settle_small(t, w, err);
 }
 
+/* Nothing is copied any more when what it is copied from is freed. */
+void kf_pass_forget(kf_gpu_pass *p)
+{
+    if (p->tallies == 0 && !p->before) return;
+    (void)cudaSetDevice(p->ordinal);
+    if (p->coming) (void)cudaStreamSynchronize(p->coming);
+    for (size_t i = 0; i < p->tallies; i++) {
+        if (p->tally[i].come) (void)cudaEventDestroy(p->tally[i].come);
+        (void)cudaFreeAsync(p->tally[i].there, p->stream);
+    }
+    p->tallies = 0;
+    if (p->before) p->before->free(p->before);
+    p->before = NULL;
+    (void)cudaSetDevice(p->ordinal);
+}
+
 kerf_status kf_gpu_settle(kf_stepper *s, kerf_error *err)
 {
     kf_gpu_pass *p = s->gpu;

@@ -144,6 +144,7 @@ kerf_status kerf_device_read(kerf_device *d, const void *p, size_t n, int width,
     if (width < 0 || width >= KERF_READ_WIDTHS)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "width %d; 0 to %d work", width,
                        KERF_READ_WIDTHS - 1);
+    KF_CUDA(cudaSetDevice(kf_gpu_of(d)->ordinal), "choosing a GPU");
     KF_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, kf_gpu_of(d)->ordinal),
             "asking a GPU for its properties");
     cudaLaunchAttribute overlap = {};
@@ -164,7 +165,7 @@ kerf_status kerf_device_read(kerf_device *d, const void *p, size_t n, int width,
 kerf_status kerf_device_copy(kerf_device *d, void *to, const void *from, size_t n, void *stream,
                              kerf_error *err)
 {
-    (void)d;
+    KF_CUDA(cudaSetDevice(kf_gpu_of(d)->ordinal), "choosing a GPU");
     KF_CUDA(cudaMemcpyAsync(to, from, n, cudaMemcpyDeviceToDevice, (cudaStream_t)stream),
             "copying on the GPU");
     return KERF_OK;

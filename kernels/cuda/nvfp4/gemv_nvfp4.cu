@@ -128,8 +128,9 @@ static kerf_status plan_launch(kerf_gemv_nvfp4 *p, kf_nvfp4_tuning t, kerf_error
     bool tiled = p->shape.a_scales == KERF_SCALES_TILES;
     for (int edges = 0; edges < 2; edges++) {
         const void *k = (const void *)kernels[p->launch.pieces - 1][tiled][edges];
-        KF_CUDA(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     (int)p->launch.shared),
+        /* The most that there is: what this plan takes would be the limit of other plans of the
+         * same kernel, too, of which some take more. */
+        KF_CUDA(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, m.most_shared),
                 "asking for shared memory");
         /* Launches that divide a multiprocessor's memory otherwise cannot overlap. Scales in tiles
          * want the first level of the cache besides. */

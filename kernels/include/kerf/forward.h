@@ -157,8 +157,8 @@ typedef struct kerf_watch {
     float *cache_largest;
     /* On a GPU, where it is set, sums stay there: *there is what comes of the run. Before it, NULL
      * or what came of a run of the same layer over the tokens before these, on any GPU of this
-     * process: the run goes on with these sums, number by number as if it had been one run, and
-     * they are freed. `sums` must then give the same addresses. */
+     * process, whose decoder is still open: the run goes on with these sums, number by number as if
+     * it had been one run, and they are freed. `sums` must then give the same addresses. */
     kerf_gpu_sums **there;
 } kerf_watch;
 
@@ -199,8 +199,8 @@ typedef struct kerf_next_said {
 
 /* Fills [rows * (length - 1)] predictions, row after row. q NULL: only `loss` is set. Each is found
  * alone, so that threads and panels change nothing. The logits of a panel are in memory, on the GPU
- * of models that run there. KERF_E_ARG: two models of which one runs on a GPU, or of two
- * vocabularies. */
+ * of models that run there. KERF_E_ARG: two models of which one runs on a GPU, on two devices, or
+ * of two vocabularies. KERF_E_DATA: as kerf_decoder_embed. */
 KERF_API KERF_CHECK kerf_status kerf_next_tokens(const kerf_said *p, const kerf_said *q,
                                                  const kerf_tokens *tokens, kerf_next_said *out,
                                                  const kerf_job *job, kerf_error *err);
