@@ -192,15 +192,20 @@ static kerf_status embed_there(const kerf_decoder *d, const kf_floats *f, const 
     return s;
 }
 
+kerf_status kf_tokens_check(const kerf_decoder *d, const kerf_tokens *t, kerf_error *err)
+{
+    for (uint64_t i = 0; i < t->rows * t->length; i++)
+        if (t->token[i] >= d->config.vocab)
+            return kf_fail(err, KERF_E_DATA, i, "token %llu is %u, and the model knows %llu",
+                           (unsigned long long)i, t->token[i], (unsigned long long)d->config.vocab);
+    return KERF_OK;
+}
+
 kerf_status kerf_decoder_embed(kerf_decoder *d, const kerf_tokens *tokens, float *hidden,
                                kerf_error *err)
 {
     kf_floats f;
-    for (uint64_t i = 0; i < tokens->rows * tokens->length; i++)
-        if (tokens->token[i] >= d->config.vocab)
-            return kf_fail(err, KERF_E_DATA, i, "token %llu is %u, and the model knows %llu",
-                           (unsigned long long)i, tokens->token[i],
-                           (unsigned long long)d->config.vocab);
+    KF_TRY(kf_tokens_check(d, tokens, err));
     kerf_status s = kf_floats_open(&f, d, d->embedding, err);
     const kf_steps *steps = d->stepper->steps;
     const int there = steps->apart && steps->is_there(d->stepper, hidden);

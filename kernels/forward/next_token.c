@@ -184,6 +184,7 @@ kerf_status kerf_next_tokens(const kerf_said *p, const kerf_said *q, const kerf_
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
                        "models of two vocabularies, or one on a GPU and one on the processor");
     if (positions == 0) return KERF_OK;
+    KF_TRY(kf_tokens_check(p->model, tokens, err));
     const kerf_status s = compare_panels(&c, most_of(p, positions), job, err);
     for (int i = 0; i < 2; i++) kf_head_close(&c.head[i]);
     free(c.next);

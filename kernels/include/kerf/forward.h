@@ -200,7 +200,7 @@ typedef struct kerf_next_said {
 /* Fills [rows * (length - 1)] predictions, row after row. q NULL: only `loss` is set. Each is found
  * alone, so that threads and panels change nothing. The logits of a panel are in memory, on the GPU
  * of models that run there. KERF_E_ARG: two models of which one runs on a GPU, or of two
- * vocabularies. */
+ * vocabularies. KERF_E_DATA: a token that the vocabulary does not have; offset is its index. */
 KERF_API KERF_CHECK kerf_status kerf_next_tokens(const kerf_said *p, const kerf_said *q,
                                                  const kerf_tokens *tokens, kerf_next_said *out,
                                                  const kerf_job *job, kerf_error *err);
