@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 #include "progress.h"
@@ -195,7 +196,8 @@ static int refuse_early(request *r, const char *method, const char *url, const c
     const char *type = header_of(r, "Content-Type"), *length = header_of(r, "Content-Length");
     if (length && strtoull(length, NULL, 10) > BODY_MOST)
         return reply_error(r, 413, "a body of %.20s bytes: %d may be", length, BODY_MOST);
-    if (r->route->fields && (!type || strncmp(type, "application/json", 16) != 0))
+    if (r->route->fields &&
+        (!type || strncasecmp(type, "application/json", 16) != 0 || !strchr("; \t", type[16])))
         return reply_error(r, 415, "the body must be application/json");
     return -1;
 }

@@ -93,6 +93,9 @@ ask 421 GET $api/health '' -H "Host: 127.0.0.1:1"
 ask 200 GET $api/health '' -H "Host: localhost:$port" -H "Origin: http://localhost:$port"
 ask 403 GET $api/health '' -H 'Origin: https://example.org'
 ask 403 GET $api/health '' -H 'Origin: null'
+for page in localhost 127.0.0.1 '[::1]'; do # of port 80, which a browser leaves out
+    ask 403 GET $api/health '' -H "Origin: http://$page"
+done
 expect 2 serve --address 0.0.0.0 --port 0
 error_says 'need --token'
 expect 2 serve --token short
@@ -109,9 +112,13 @@ for bad in '{' '[]' 'null' '{}' "{$good, \"more\": 1}" "{$good, \"rows\": 64}" '
     ask 400 POST $api/analyze "$bad"
 done
 ask 415 POST $api/analyze '' -d "{$good}" -H 'Content-Type: text/plain'
+ask 415 POST $api/analyze '' -d "{$good}" -H 'Content-Type: application/jsonp'
+for kind in 'Application/JSON' 'application/json;charset=utf-8'; do
+    ask 200 POST $api/analyze '' -d "{$good}" -H "Content-Type: $kind"
+done
 head -c 1100000 /dev/zero | tr '\0' ' ' >"$tmp/large"
 ask 413 POST $api/analyze "@$tmp/large"
-for model in ../models/tiny /etc nothing linked tiny/../linked; do
+for model in ../models/tiny /etc nothing linked tiny/../linked "$(printf '日%.0s' {1..100})"; do
     body="{\"model\": \"$model\", \"formats\": [\"nvfp4\"]}"
     [[ $model == *..* || $model == /* ]] && ask 400 POST $api/score "$body" || ask 404 POST $api/score "$body"
 done
@@ -252,6 +259,14 @@ ask 200 GET $api/health '' -H 'Authorization: Bearer 0123456789abcdef0123'
 ask 200 GET /
 ask 422 POST $api/quantize '{"model": "tiny", "format": "nvfp4", "output": "x"}' -H 'Authorization: Bearer 0123456789abcdef0123'
 stop
+
+# --- the port that addresses need not name -----------------------------------------------------------------
+if [ "$(id -u)" -eq 0 ] && ! (exec 3<>/dev/tcp/127.0.0.1/80) 2>/dev/null; then
+    start --port 80
+    ask 200 GET $api/health '' -H 'Host: localhost' -H 'Origin: http://localhost'
+    ask 403 GET $api/health '' -H 'Origin: http://localhost:8080'
+    stop
+fi
 
 # --- no more connections than --connections --------------------------------------------------------------------
 start --connections 4
