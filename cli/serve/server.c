@@ -88,7 +88,7 @@ kerf_status serve(const serve_options *o, kerf_error *err)
         jobs_close(o->drain_s); /* meanwhile it answers, but takes no job */
         monitoring_stop();
         streams_wait(1);
-        http_stop(daemon);
+        MHD_stop_daemon(daemon);
     } else {
         jobs_close(0);
         monitoring_stop();

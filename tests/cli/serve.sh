@@ -46,6 +46,15 @@ wait_for() { # ID STATE
 }
 
 start --output "$tmp/written"
+# --- one server for a port, and for a folder: two would share connections, and run each job twice -----------
+refused() { # TEXT ARGS...
+    code=0
+    timeout 20 "$KERF" serve --models "$tmp/models" --drain 0 "${@:2}" >"$tmp/out" 2>"$tmp/err" || code=$?
+    check "serve ${*:2} is refused, not $code" test $code -eq 4
+    error_says "$1"
+}
+refused 'Address already in use' --port "$port"
+refused 'another kerf serve writes to it' --port 0 --output "$tmp/written/."
 # --- the same documents ----------------------------------------------------------------------------
 for verb in version hardware formats; do
     ask 200 GET $api/$verb
