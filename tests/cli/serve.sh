@@ -108,6 +108,9 @@ done
 expect 2 serve --address 0.0.0.0 --port 0
 error_says 'need --token'
 expect 2 serve --token short
+: >"$tmp/nothing"
+expect 4 serve --token "@$tmp/nothing"
+error_says ': empty$'
 
 # --- bodies ------------------------------------------------------------------------------------------
 good='"hardware": "h200", "rows": 64, "cols": 64, "format": "nvfp4"'

@@ -136,6 +136,21 @@ def test_open_reads_what_safetensors_reads(model: Path) -> None:
     assert "closed" in repr(ours)
 
 
+def test_elements_below_a_byte(tmp_path: Path) -> None:
+    """safetensors packs them without regard to rows."""
+    for kind, shape, data in (
+        ("F4", [2, 4], b"abcd"),
+        ("F4", [2, 3], b"abc"),
+        ("F6_E2M3", [4, 3], b"abcdefghi"),
+    ):
+        header = json.dumps(
+            {"t": {"dtype": kind, "shape": shape, "data_offsets": [0, len(data)]}}
+        ).encode()
+        (tmp_path / "t.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + data)
+        with kerf.open(tmp_path / "t.safetensors") as ours:
+            assert ours["t"].tobytes() == data and ours["t"].dtype == np.uint8
+
+
 def test_names_that_no_tensor_has(model: Path) -> None:
     with kerf.open(model) as ours:
         for name in (None, 3, "", "a\0b", "\ud800"):

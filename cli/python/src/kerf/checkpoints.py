@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from kerf import _arrays
 from kerf._hub import model_path
 from kerf._library import Arena, call, ffi, lib, text
@@ -155,7 +157,8 @@ class Checkpoint(Mapping[str, Any]):
         return self.array(name)
 
     def array(self, name: str, dtype: str | None = None) -> Any:
-        """The dense array; of quantized tensors in dtype "f32", "f16" or "bf16" (None: as it was)."""
+        """The dense array; of quantized tensors in dtype "f32", "f16" or "bf16" (None: as it was).
+        Elements of less than a byte are the bytes of each row; where these are not whole, of all."""
         handle = self.handle
         w = _weight(handle, name)
         if w.codec.format != ffi.NULL:
@@ -170,6 +173,8 @@ class Checkpoint(Mapping[str, Any]):
         if dtype is not None and _arrays.dtype_id(dtype) != w.dtype:
             raise ArgumentError(f"{name} is {_arrays.dtype_name(w.dtype)}, not quantized: no {dtype}")
         array = _arrays.empty(stored.dtype, _arrays.shape_tuple(stored.shape))
+        if array.nbytes != stored.bytes:  # of elements below a byte: rows end in the middle of one
+            array = np.empty(stored.bytes, np.uint8)
         where = ffi.cast("void *", array.ctypes.data)
         call(lib.kerf_reader_read, reader, stored, 0, where, array.nbytes)
         return array
