@@ -72,9 +72,9 @@ KERF_API KERF_CHECK kerf_status kerf_decoder_open(const kerf_checkpoint *c, cons
 KERF_API void kerf_decoder_close(kerf_decoder *d); /* NULL is fine */
 KERF_API const kerf_decoder_info *kerf_decoder_about(const kerf_decoder *d);
 
-/* Whether to go on is asked of `job` from now on, every few MiB, by kerf_decoder_layer_load,
- * kerf_layer_send and kerf_gpu_sums_settle: KERF_E_CANCELED. It must live until another is set.
- * NULL: they are never canceled. */
+/* Whether to go on is asked of `job` from now on, every few MiB, by kerf_decoder_embed,
+ * kerf_decoder_layer_load, kerf_layer_send and kerf_gpu_sums_settle: KERF_E_CANCELED. It must live
+ * until another is set. NULL: they are never canceled. */
 KERF_API void kerf_decoder_heed(kerf_decoder *d, const kerf_job *job);
 
 /* The state before layer 0: hidden [rows x length][hidden], written. KERF_E_DATA: a token that the
