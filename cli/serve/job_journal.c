@@ -81,8 +81,7 @@ static kerf_status take_folder(kerf_error *err)
     const int fd = open(serving.output, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return KERF_OK;
     close(fd);
-    return kerf_fail(err, KERF_E_EXISTS, "--output %.300s: another kerf serve writes to it",
-                     serving.output);
+    return kerf_fail(err, KERF_E_EXISTS, "%.300s: another kerf serve writes to it", serving.output);
 }
 
 kerf_status journal_read(json_t **doc, kerf_error *err)
