@@ -9,9 +9,9 @@ mkdir "$tmp/models" "$tmp/written" && cp -r "$model" "$tmp/models/tiny"
 mkdir "$tmp/models/linked" && ln -s /etc/passwd "$tmp/models/linked/model.safetensors"
 
 server=
-start() { # ARGS...: the server, its port in $port
+start() { # ARGS...: the server, leader of a group of its own, its port in $port
     : >"$tmp/log"
-    "$KERF" serve --port 0 --models "$tmp/models" --json --drain 0 "$@" >"$tmp/log" 2>"$tmp/serve-err" &
+    setsid "$KERF" serve --port 0 --models "$tmp/models" --json --drain 0 "$@" >"$tmp/log" 2>"$tmp/serve-err" &
     server=$!
     for _ in $(seq 200); do [ -s "$tmp/log" ] && break || sleep 0.05; done
     port=$(sed -n 's/.*"port": \([0-9]*\).*/\1/p' "$tmp/log")
@@ -261,6 +261,19 @@ check "no job is left in the journal" bash -c "! grep -q '\"id\"' '$tmp/written/
 printf '{"jobs": [' >"$tmp/written/kerf-jobs.json" # what cannot be read is not written over
 expect 3 serve --port 0 --models "$tmp/models" --output "$tmp/written"
 check "a journal that is damaged stays" test "$(cat "$tmp/written/kerf-jobs.json")" = '{"jobs": ['
+
+# --- Ctrl-C in a terminal goes to the whole group: jobs are cut all the same, and did not fail ------------------
+echo '{"jobs": []}' >"$tmp/written/kerf-jobs.json"
+start --output "$tmp/written" --drain 1
+ask 202 POST $api/score '{"model": "tiny", "formats": ["nvfp4:*", "mxfp4:*", "int4*", "nf4*"], "zstd_level": 22}'
+cut=$(json id)
+wait_for "$cut" running
+kill -INT -- "-$server"
+wait "$server" && ended=0 || ended=$?
+check "the server ends with 0" test $ended -eq 0
+server=
+check "the journal has the job" grep -q "\"id\": $cut" "$tmp/written/kerf-jobs.json"
+rm "$tmp/written/kerf-jobs.json"
 
 # --- a token, and nothing to write to --------------------------------------------------------------------
 echo 0123456789abcdef0123 >"$tmp/token"
