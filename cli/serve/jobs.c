@@ -184,6 +184,7 @@ static void run_job(job *j)
     j->exit_code = code;
     j->ended_s = unix_s();
     j->state = code == EXIT_OK || code == EXIT_MISMATCH ? JOB_DONE : JOB_FAILED;
+    if (closing && code == 128 + SIGTERM) j->canceled = 2; /* by who ends a whole service */
     if (j->canceled) j->state = j->canceled > 1 ? JOB_CUT : JOB_CANCELED;
     const char *unborn = c.pid > 0 ? NULL : why ? strerror(why) : err.text;
     if (j->state == JOB_FAILED) keep_error(j, &c, unborn);

@@ -262,6 +262,22 @@ printf '{"jobs": [' >"$tmp/written/kerf-jobs.json" # what cannot be read is not 
 expect 3 serve --port 0 --models "$tmp/models" --output "$tmp/written"
 check "a journal that is damaged stays" test "$(cat "$tmp/written/kerf-jobs.json")" = '{"jobs": ['
 
+# --- who ends a service may tell its jobs, too ------------------------------------------------------------------
+echo '{"jobs": []}' >"$tmp/written/kerf-jobs.json"
+start --output "$tmp/written" --drain 20
+ask 202 POST $api/score '{"model": "tiny", "formats": ["nvfp4:*", "mxfp4:*", "int4*", "nf4*"], "zstd_level": 22}'
+cut=$(json id)
+wait_for "$cut" running
+child=$(sed -n "s/^\([0-9]*\) (.*) [A-Z] $server .*/\1/p" /proc/[0-9]*/stat 2>/dev/null)
+kill -TERM "$server"
+until [ "$(curl -s -o "$tmp/out" -w '%{http_code}' -H 'Content-Type: application/json' -d '{"model": "tiny", "formats": ["nvfp4"]}' \
+    "http://127.0.0.1:$port$api/score")" = 503 ]; do sleep 0.02; done
+kill -TERM "$child"
+wait "$server" && ended=0 || ended=$?
+check "the server ends with 0" test $ended -eq 0
+server=
+check "the journal has the job" grep -q "\"id\": $cut" "$tmp/written/kerf-jobs.json"
+
 # --- Ctrl-C in a terminal goes to the whole group: jobs are cut all the same, and did not fail ------------------
 echo '{"jobs": []}' >"$tmp/written/kerf-jobs.json"
 start --output "$tmp/written" --drain 1
