@@ -67,6 +67,7 @@ static kerf_status open_model(evaluating *e, size_t i, const kerf_exec *exec, ke
     runner *r = &e->run[i];
     kerf_status s = kerf_decoder_open(checkpoint_of(e, i), exec, &r->decoder, err);
     if (s != KERF_OK) return kf_fail_at(err, s, kerf_checkpoint_path(checkpoint_of(e, i)));
+    kerf_decoder_heed(r->decoder, e->work.job);
     describe_model(checkpoint_of(e, i), &p->model[i]);
     p->models = i + 1;
     if (i == 0) {

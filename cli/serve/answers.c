@@ -255,7 +255,7 @@ int answer_sweep(request *r)
         begins == KERF_OK
             ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, read_sweep, s, free_sweep)
             : NULL;
-    if (response) return reply_stream(r, response, r->route->type);
+    if (response) return reply_response(r, 200, response, r->route->type);
     free_sweep(s);
     return begins == KERF_OK ? reply_error(r, 503, "no memory") : reply_failure(r, begins, &err);
 }

@@ -24,6 +24,7 @@ static void become(char *const *argv, int out, int err, pid_t parent)
     sigset_t none;
     const int null = open("/dev/null", O_RDONLY);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
+    setpgid(0, 0); /* Ctrl-C is for the server, which ends its jobs in order */
     if (getppid() != parent || null < 0) _exit(70);
     for (int i = 1; i < NSIG; i++) signal(i, SIG_DFL);
     sigemptyset(&none);

@@ -17,7 +17,8 @@ enum { LISTED_MOST = 1000, DEEP_MOST = 4 };
 static kerf_status cannot_look(const char *path, kerf_error *err)
 {
     const int why = errno;
-    if (why == ENOENT || why == ENOTDIR || why == ELOOP || why == EACCES) return KERF_OK;
+    if (why == ENOENT || why == ENOTDIR || why == ELOOP || why == EACCES || why == ENAMETOOLONG)
+        return KERF_OK;
     kerf_fail(err, why == ENOMEM ? KERF_E_NOMEM : KERF_E_IO, "%.300s: %s", path, strerror(why));
     err->native = why;
     return err->status;

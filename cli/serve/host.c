@@ -26,20 +26,25 @@ static int is_name_of_ours(const char *name, size_t n)
     return n == bare && strncasecmp(name, serving.address, n) == 0;
 }
 
-int host_is_ours(const char *host)
+/* port: of a host that names none. */
+static int is_ours(const char *host, long port)
 {
     const char *end = host[0] == '[' ? strchr(host, ']') : NULL;
     const char *colon = strchr(end ? end : host, ':');
     const size_t n = colon ? (size_t)(colon - host) : strlen(host);
-    if (n == 0 || !is_name_of_ours(host, n)) return 0;
-    char *rest = NULL;
-    return !colon || (strtol(colon + 1, &rest, 10) == serving_port && rest != colon + 1 && !*rest);
+    char *rest = "";
+    if (colon) port = strtol(colon + 1, &rest, 10);
+    return n > 0 && is_name_of_ours(host, n) && port == serving_port && !*rest;
+}
+
+int host_is_ours(const char *host)
+{
+    return is_ours(host, serving_port);
 }
 
 int origin_is_ours(const char *origin)
 {
-    return strncmp(origin, "http://", 7) == 0 && strchr(origin + 7, ':') != NULL &&
-           host_is_ours(origin + 7);
+    return strncmp(origin, "http://", 7) == 0 && is_ours(origin + 7, 80);
 }
 
 int token_is_ours(const char *header)

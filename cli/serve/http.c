@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 #include "progress.h"
@@ -48,7 +49,7 @@ void http_metrics(FILE *to)
 
 /* --- answers ------------------------------------------------------------------------------- */
 
-static int send_response(request *r, int status, struct MHD_Response *response, const char *type)
+int reply_response(request *r, int status, struct MHD_Response *response, const char *type)
 {
     if (!response) return MHD_NO;
     MHD_add_response_header(response, "Content-Type", type);
@@ -71,12 +72,12 @@ int reply_text(request *r, int status, const char *type, char *text, size_t n)
     struct MHD_Response *response =
         text ? MHD_create_response_from_buffer(n, text, MHD_RESPMEM_MUST_FREE) : NULL;
     if (!response) free(text);
-    return send_response(r, status, response, type);
+    return reply_response(r, status, response, type);
 }
 
 int reply_static(request *r, int status, const char *type, const char *text, size_t n)
 {
-    return send_response(
+    return reply_response(
         r, status,
         MHD_create_response_from_buffer(n, (void *)(uintptr_t)text, MHD_RESPMEM_PERSISTENT), type);
 }
@@ -100,11 +101,6 @@ int reply_json(request *r, int status, json_t *doc)
     if (whole && closed) return reply_text(r, status, "application/json", text, n);
     free(text);
     return reply_no_memory(r);
-}
-
-int reply_stream(request *r, struct MHD_Response *response, const char *type)
-{
-    return send_response(r, 200, response, type);
 }
 
 static json_t *error_json(int status, const char *text)
@@ -187,7 +183,7 @@ static int refuse_early(request *r, const char *method, const char *url, const c
         struct MHD_Response *response = MHD_create_response_from_buffer(
             sizeof text - 1, (void *)(uintptr_t)text, MHD_RESPMEM_PERSISTENT);
         if (response) MHD_add_response_header(response, "Allow", allowed);
-        return send_response(r, 405, response, "application/json");
+        return reply_response(r, 405, response, "application/json");
     }
     if (!r->route)
         return reply_error(r, 404, "%.10s %.200s: there is no such path; /api/v1 lists them",
@@ -195,7 +191,8 @@ static int refuse_early(request *r, const char *method, const char *url, const c
     const char *type = header_of(r, "Content-Type"), *length = header_of(r, "Content-Length");
     if (length && strtoull(length, NULL, 10) > BODY_MOST)
         return reply_error(r, 413, "a body of %.20s bytes: %d may be", length, BODY_MOST);
-    if (r->route->fields && (!type || strncmp(type, "application/json", 16) != 0))
+    if (r->route->fields &&
+        (!type || strncasecmp(type, "application/json", 16) != 0 || !strchr("; \t", type[16])))
         return reply_error(r, 415, "the body must be application/json");
     return -1;
 }
@@ -396,12 +393,11 @@ kerf_status http_start(struct MHD_Daemon **out, kerf_error *err)
     errno = 0;
     *out = MHD_start_daemon(
         flags, (uint16_t)serving.port, NULL, NULL, handle, NULL, MHD_OPTION_EXTERNAL_LOGGER,
-        quiet_log, NULL, MHD_OPTION_SOCK_ADDR, &where, MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)serving.connections, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)24 << 10,
-        MHD_OPTION_THREAD_POOL_SIZE, 2u, MHD_OPTION_NOTIFY_COMPLETED, completed, NULL,
-        MHD_OPTION_NOTIFY_CONNECTION, notify, NULL, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes,
-        NULL, MHD_OPTION_END);
+        quiet_log, NULL, MHD_OPTION_SOCK_ADDR, &where, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)serving.connections, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)24 << 10, MHD_OPTION_THREAD_POOL_SIZE, 2u,
+        MHD_OPTION_NOTIFY_COMPLETED, completed, NULL, MHD_OPTION_NOTIFY_CONNECTION, notify, NULL,
+        MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL, MHD_OPTION_END);
     if (!*out)
         return kerf_fail(err, KERF_E_IO,
                          "cannot listen on %.60s port %d: %s; --port 0 takes a free one",
@@ -409,9 +405,4 @@ kerf_status http_start(struct MHD_Daemon **out, kerf_error *err)
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(*out, MHD_DAEMON_INFO_BIND_PORT);
     serving_port = info ? info->port : serving.port;
     return KERF_OK;
-}
-
-void http_stop(struct MHD_Daemon *d)
-{
-    MHD_stop_daemon(d);
 }

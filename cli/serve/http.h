@@ -25,14 +25,14 @@ typedef struct request {
     int status; /* that was answered; 0: not yet */
 } request;
 
-/* Answers; each returns what MHD wants of a handler: MHD_YES or MHD_NO. */
+/* Answers, which take the response; each returns what MHD wants of a handler: MHD_YES or MHD_NO. */
 int reply_text(request *r, int status, const char *type, char *text, size_t n); /* takes text */
 int reply_static(request *r, int status, const char *type, const char *text, size_t n);
 int reply_json(request *r, int status, json_t *doc); /* takes doc; NULL: 503 */
 int reply_error(request *r, int status, const char *fmt, ...) KERF_PRINTF(3, 4);
 int reply_failure(request *r, kerf_status s, const kerf_error *err);
 json_t *failure_json(kerf_status s, const kerf_error *err); /* what that answers */
-int reply_stream(request *r, struct MHD_Response *response, const char *type); /* takes it */
+int reply_response(request *r, int status, struct MHD_Response *response, const char *type);
 
 /* The rows' functions. */
 int answer_index(request *r);
@@ -54,9 +54,8 @@ int answer_monitor_stream(request *r);
 int answer_metrics(request *r);
 int answer_page(request *r);
 
-/* Opens the listener; *out is stopped by http_stop. */
+/* Opens the listener; *out is stopped by MHD_stop_daemon. */
 kerf_status http_start(struct MHD_Daemon **out, kerf_error *err);
-void http_stop(struct MHD_Daemon *d);
 /* Ends connections that keep the next header back. */
 void http_end_slow(void);
 /* Counters of requests and connections, as Prometheus reads them, appended to a text. */

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -74,11 +75,21 @@ kerf_status document_read(const char *path, json_t **doc, kerf_error *err)
     return kerf_fail(err, KERF_E_DATA, "%.300s is no JSON that can be read", path);
 }
 
+/* Until this server ends: two would both go on with the jobs. File systems may not know. */
+static kerf_status take_folder(kerf_error *err)
+{
+    const int fd = open(serving.output, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return KERF_OK;
+    close(fd);
+    return kerf_fail(err, KERF_E_EXISTS, "%.300s: another kerf serve writes to it", serving.output);
+}
+
 kerf_status journal_read(json_t **doc, kerf_error *err)
 {
     char path[PATH_ROOM];
     struct stat st;
     *doc = NULL;
+    TRY(take_folder(err));
     journal_path(path);
     if (stat(path, &st) != 0 && errno == ENOENT) return KERF_OK;
     const kerf_status s = document_read(path, doc, err);

@@ -10,7 +10,8 @@
  * folder, and releases it. Says on standard error when it cannot. */
 void journal_write(json_t *doc);
 
-/* *doc: the journal, to be released; NULL: there is none. KERF_E_DATA: it is no JSON. */
+/* *doc: the journal, to be released; NULL: there is none. KERF_E_DATA: it is no JSON;
+ * KERF_E_EXISTS: another server has the output folder, which is this one's from now on. */
 kerf_status journal_read(json_t **doc, kerf_error *err);
 
 /* A file of JSON of 64 MiB at most. */

@@ -184,6 +184,7 @@ static void run_job(job *j)
     j->exit_code = code;
     j->ended_s = unix_s();
     j->state = code == EXIT_OK || code == EXIT_MISMATCH ? JOB_DONE : JOB_FAILED;
+    if (closing && code == 128 + SIGTERM) j->canceled = 2; /* by who ends a whole service */
     if (j->canceled) j->state = j->canceled > 1 ? JOB_CUT : JOB_CANCELED;
     const char *unborn = c.pid > 0 ? NULL : why ? strerror(why) : err.text;
     if (j->state == JOB_FAILED) keep_error(j, &c, unborn);
@@ -269,7 +270,7 @@ static kerf_status append(job *j, kerf_error *err)
     return KERF_OK;
 }
 
-static kerf_status add_job(const route *r, const json_t *body, int *id, kerf_error *err)
+kerf_status job_submit(const route *r, const json_t *body, int *id, kerf_error *err)
 {
     job *j = NULL;
     TRY(allocate(&j, 1, sizeof *j, err));
@@ -287,12 +288,6 @@ static kerf_status add_job(const route *r, const json_t *body, int *id, kerf_err
     pthread_mutex_unlock(&lock);
     if (s != KERF_OK) free_job(j);
     return s;
-}
-
-kerf_status job_submit(const route *r, const json_t *body, int *id, kerf_error *err)
-{
-    *id = 0;
-    return add_job(r, body, id, err);
 }
 
 int job_cancel(int id)
@@ -384,7 +379,7 @@ kerf_status jobs_open(kerf_error *err)
         if (!r || !r->verb || id < 1 || body_check(r, body, &why) != KERF_OK)
             fprintf(stderr, "kerf: kerf-jobs.json: job %d is none of this server%s%s\n", id,
                     why.text[0] ? ": " : "", why.text);
-        else if ((s = add_job(r, body, &id, err)) != KERF_OK)
+        else if ((s = job_submit(r, body, &id, err)) != KERF_OK)
             break;
     }
     json_decref(doc);

@@ -21,8 +21,8 @@ kerf_status jobs_open(kerf_error *err);
 /* Ends: running jobs may go on for so long, then they are cut. */
 void jobs_close(double drain_s);
 
-/* Adds a job for a checked body: *id, from 1. KERF_E_LIMIT: there are too many; KERF_E_IO: no such
- * model. */
+/* Adds a job for a checked body: *id, from 1, is the next one where it is 0. KERF_E_LIMIT: there
+ * are too many; KERF_E_IO: no such model. */
 kerf_status job_submit(const route *r, const json_t *body, int *id, kerf_error *err);
 
 /* The job as a document (schema kerf.job/1); NULL: there is none of this number. */

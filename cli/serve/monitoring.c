@@ -96,7 +96,6 @@ void monitoring_close(void)
     topic_close(seen.topic);
     kerf_monitor_close(seen.monitor);
     free(seen.line);
-    seen.line = NULL;
 }
 
 int answer_monitor(request *r)

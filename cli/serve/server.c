@@ -33,7 +33,7 @@ int answer_page(request *r)
     return reply_error(r, 404, "there is no such page");
 }
 
-static kerf_status say_where(void)
+static void say_where(void)
 {
     const int six = strchr(serving.address, ':') != NULL;
     char url[160];
@@ -45,7 +45,6 @@ static kerf_status say_where(void)
     else
         printf("serving %s\n", url);
     fflush(stdout);
-    return KERF_OK;
 }
 
 /* Signals are taken here and nowhere else. */
@@ -84,12 +83,12 @@ kerf_status serve(const serve_options *o, kerf_error *err)
     kerf_status s = jobs_open(err);
     if (s == KERF_OK) s = http_start(&daemon, err);
     if (s == KERF_OK) {
-        s = say_where();
+        say_where();
         wait_for_end(&set);
         jobs_close(o->drain_s); /* meanwhile it answers, but takes no job */
         monitoring_stop();
         streams_wait(1);
-        http_stop(daemon);
+        MHD_stop_daemon(daemon);
     } else {
         jobs_close(0);
         monitoring_stop();

@@ -195,7 +195,7 @@ int topic_reply(request *r, topic *t)
     streams = s;
     count++;
     pthread_mutex_unlock(&lock);
-    return reply_stream(r, response, "text/event-stream");
+    return reply_response(r, 200, response, "text/event-stream");
 }
 
 void streams_beat(void)

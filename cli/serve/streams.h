@@ -17,9 +17,7 @@ void topic_close(topic *t);
 /* Answers with the topic's events from the oldest that is kept on. */
 int topic_reply(request *r, topic *t);
 
-/* Lets every stream that has been silent for some seconds say so, which finds clients that are
- * gone.
- */
+/* Lets streams that have been silent for some seconds say so, which finds clients that are gone. */
 void streams_beat(void);
 size_t streams_count(void);
 /* Gives streams whose topics have ended so long to send what is left of them. */

@@ -30,14 +30,13 @@ static kerf_status take_page(const args *a, page_options *p, kerf_error *err)
     static const char *const of_file[] = {"advice", "hardware", "model", "shape", NULL};
     static const char *const of_server[] = {"port",   "address",     "token",    "host",  "models",
                                             "output", "connections", "interval", "drain", NULL};
-    const char *const *others;
     p->path = args_value(a, "page");
     p->advice = args_value(a, "advice");
     p->hardware = args_value(a, "hardware");
     p->model = args_value(a, "model");
     p->shapes = args_value(a, "shape");
     p->overwrite = args_has(a, "overwrite");
-    for (others = p->path ? of_server : of_file; *others; others++)
+    for (const char *const *others = p->path ? of_server : of_file; *others; others++)
         if (args_has(a, *others))
             return USAGE(err, "--%s %s --page", *others, p->path ? "does not go with" : "needs");
     return KERF_OK;
@@ -67,6 +66,7 @@ static kerf_status take_token(const args *a, char *room, size_t size, const char
 {
     const char *text = args_value(a, "token");
     if (text && text[0] == '@') {
+        errno = 0;
         FILE *f = fopen(text + 1, "r");
         const int got = f && fgets(room, (int)size, f) != NULL;
         if (f) fclose(f);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/characters.h"
 #include "base/plain_numbers.h"
 #include "base/system.h"
 
@@ -35,22 +36,20 @@ const char *kerf_status_name(kerf_status s)
     return "KERF_E_UNKNOWN";
 }
 
-/* Text that came from a file may hold anything; an error is one line of printable UTF-8. A cut
- * multi-byte character at the end is dropped. */
+/* Text that came from a file may hold anything, and a precision may have cut it anywhere; an error
+ * is one line of printable UTF-8. A cut character at the end is dropped. */
 static void make_one_line(char *text)
 {
-    size_t n = strlen(text);
-    for (size_t i = 0; i < n; i++)
-        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f) text[i] = '?';
-    for (size_t i = 1; i < n; i++) /* U+0080 to U+009F, controls too */
-        if ((unsigned char)text[i - 1] == 0xc2 && ((unsigned char)text[i] & 0xe0) == 0x80)
-            text[i - 1] = text[i] = '?';
-    size_t i = n;
-    while (i > 0 && ((unsigned char)text[i - 1] & 0xc0) == 0x80) i--;
-    if (i > 0 && (unsigned char)text[i - 1] >= 0xc0) {
-        unsigned char lead = (unsigned char)text[i - 1];
-        size_t need = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-        if (n - (i - 1) < need) text[i - 1] = 0;
+    unsigned char *s = (unsigned char *)text;
+    size_t i = strlen(text), n;
+    while (i > 0 && (s[i - 1] & 0xc0) == 0x80) i--;
+    if (i > 0 && s[i - 1] >= 0xc0 && kf_character_bytes(s + i - 1) == 0) s[i - 1] = 0;
+    for (i = 0; s[i]; i += n) {
+        n = kf_character_bytes(s + i);
+        const int is_control = s[i] < 0x20 || s[i] == 0x7f || (s[i] == 0xc2 && s[i + 1] < 0xa0);
+        if (n > 0 && !is_control) continue;
+        if (n == 0) n = 1;
+        memset(s + i, '?', n);
     }
 }
 

@@ -130,9 +130,12 @@ static kerf_status begin(const float *gram, uint64_t columns, double damping, ui
                          kerf_feedback **out, kerf_error *err)
 {
     *out = NULL;
-    if (!gram || columns == 0 || !(damping > 0) || !kf_mul_ok(columns, columns, square))
+    if (!gram || columns == 0 || !(damping > 0))
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
                        "error feedback needs second moments of one column at least, and damping");
+    if (!kf_mul_ok(columns, columns, square))
+        return kf_fail(err, KERF_E_RANGE, KF_NOWHERE, "error feedback: %llu columns",
+                       (unsigned long long)columns);
     KF_TRY(kf_allocate(out, 1, sizeof **out, err));
     (*out)->columns = columns;
     return KERF_OK;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/work.h"
 #include "file/json/json_read.h"
 
 /* --- open ---------------------------------------------------------------------------------- */
@@ -145,6 +146,21 @@ static void take_rows(const void *ctx, uint64_t begin, uint64_t count)
     }
 }
 
+#define TAKEN (UINT64_C(1) << 22) /* numbers that are copied between two questions of the job */
+
+static kerf_status take(const kerf_decoder *d, const taking *w, uint64_t tokens, kerf_error *err)
+{
+    const uint64_t step = TAKEN / w->width + 1;
+    for (uint64_t at = 0; at < tokens; at += step) {
+        taking part = *w;
+        part.token += at;
+        part.hidden += at * w->width;
+        KF_TRY(kf_job_check(d->stepper->job, err));
+        KF_TRY(kf_for_tokens(d->threads, kf_min_u64(step, tokens - at), take_rows, &part));
+    }
+    return KERF_OK;
+}
+
 #define EMBEDDED (UINT64_C(1) << 24) /* numbers of a panel */
 
 /* The embedding passes by in panels of whole rows, of which only those that are asked for are kept:
@@ -173,7 +189,7 @@ static kerf_status embed(const kerf_decoder *d, const kf_floats *f, const kerf_t
                           .width = width,
                           .scale = (float)d->config.input_scale,
                           .hidden = hidden};
-        if (s == KERF_OK) s = kf_for_tokens(d->threads, t->rows * t->length, take_rows, &w);
+        if (s == KERF_OK) s = take(d, &w, t->rows * t->length, err);
     }
     free(decoded);
     return s;

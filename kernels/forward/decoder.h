@@ -57,6 +57,8 @@ struct kerf_decoder {
 
 /* Finds all weights, and checks their shapes against the configuration. */
 kerf_status kf_decoder_find(kerf_decoder *d, kerf_error *err);
+/* KERF_E_DATA: a token that the vocabulary does not have; offset is its index. */
+kerf_status kf_tokens_check(const kerf_decoder *d, const kerf_tokens *t, kerf_error *err);
 
 struct kerf_layer {
     const kerf_decoder *d;
@@ -74,8 +76,6 @@ struct kerf_layer {
  */
 void kf_add_one(const kerf_decoder *d, float *norm, uint64_t n);
 
-/* KERF_E_DATA: a token that the vocabulary does not have; offset is its index. */
-kerf_status kf_tokens_check(const kerf_decoder *d, const kerf_tokens *t, kerf_error *err);
 
 /* --- a weight as float32 ------------------------------------------------------------------- */
 

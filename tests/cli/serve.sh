@@ -9,9 +9,9 @@ mkdir "$tmp/models" "$tmp/written" && cp -r "$model" "$tmp/models/tiny"
 mkdir "$tmp/models/linked" && ln -s /etc/passwd "$tmp/models/linked/model.safetensors"
 
 server=
-start() { # ARGS...: the server, its port in $port
+start() { # ARGS...: the server, leader of a group of its own, its port in $port
     : >"$tmp/log"
-    "$KERF" serve --port 0 --models "$tmp/models" --json --drain 0 "$@" >"$tmp/log" 2>"$tmp/serve-err" &
+    setsid "$KERF" serve --port 0 --models "$tmp/models" --json --drain 0 "$@" >"$tmp/log" 2>"$tmp/serve-err" &
     server=$!
     for _ in $(seq 200); do [ -s "$tmp/log" ] && break || sleep 0.05; done
     port=$(sed -n 's/.*"port": \([0-9]*\).*/\1/p' "$tmp/log")
@@ -46,6 +46,15 @@ wait_for() { # ID STATE
 }
 
 start --output "$tmp/written"
+# --- one server for a port, and for a folder: two would share connections, and run each job twice -----------
+refused() { # TEXT ARGS...
+    code=0
+    timeout 20 "$KERF" serve --models "$tmp/models" --drain 0 "${@:2}" >"$tmp/out" 2>"$tmp/err" || code=$?
+    check "serve ${*:2} is refused, not $code" test $code -eq 4
+    error_says "$1"
+}
+refused 'Address already in use' --port "$port"
+refused 'another kerf serve writes to it' --port 0 --output "$tmp/written/."
 # --- the same documents ----------------------------------------------------------------------------
 for verb in version hardware formats; do
     ask 200 GET $api/$verb
@@ -93,9 +102,15 @@ ask 421 GET $api/health '' -H "Host: 127.0.0.1:1"
 ask 200 GET $api/health '' -H "Host: localhost:$port" -H "Origin: http://localhost:$port"
 ask 403 GET $api/health '' -H 'Origin: https://example.org'
 ask 403 GET $api/health '' -H 'Origin: null'
+for page in localhost 127.0.0.1 '[::1]'; do # of port 80, which a browser leaves out
+    ask 403 GET $api/health '' -H "Origin: http://$page"
+done
 expect 2 serve --address 0.0.0.0 --port 0
 error_says 'need --token'
 expect 2 serve --token short
+: >"$tmp/nothing"
+expect 4 serve --token "@$tmp/nothing"
+error_says ': empty$'
 
 # --- bodies ------------------------------------------------------------------------------------------
 good='"hardware": "h200", "rows": 64, "cols": 64, "format": "nvfp4"'
@@ -109,9 +124,13 @@ for bad in '{' '[]' 'null' '{}' "{$good, \"more\": 1}" "{$good, \"rows\": 64}" '
     ask 400 POST $api/analyze "$bad"
 done
 ask 415 POST $api/analyze '' -d "{$good}" -H 'Content-Type: text/plain'
+ask 415 POST $api/analyze '' -d "{$good}" -H 'Content-Type: application/jsonp'
+for kind in 'Application/JSON' 'application/json;charset=utf-8'; do
+    ask 200 POST $api/analyze '' -d "{$good}" -H "Content-Type: $kind"
+done
 head -c 1100000 /dev/zero | tr '\0' ' ' >"$tmp/large"
 ask 413 POST $api/analyze "@$tmp/large"
-for model in ../models/tiny /etc nothing linked tiny/../linked; do
+for model in ../models/tiny /etc nothing linked tiny/../linked "$(printf '日%.0s' {1..100})"; do
     body="{\"model\": \"$model\", \"formats\": [\"nvfp4\"]}"
     [[ $model == *..* || $model == /* ]] && ask 400 POST $api/score "$body" || ask 404 POST $api/score "$body"
 done
@@ -243,6 +262,35 @@ printf '{"jobs": [' >"$tmp/written/kerf-jobs.json" # what cannot be read is not 
 expect 3 serve --port 0 --models "$tmp/models" --output "$tmp/written"
 check "a journal that is damaged stays" test "$(cat "$tmp/written/kerf-jobs.json")" = '{"jobs": ['
 
+# --- who ends a service may tell its jobs, too ------------------------------------------------------------------
+echo '{"jobs": []}' >"$tmp/written/kerf-jobs.json"
+start --output "$tmp/written" --drain 20
+ask 202 POST $api/score '{"model": "tiny", "formats": ["nvfp4:*", "mxfp4:*", "int4*", "nf4*"], "zstd_level": 22}'
+cut=$(json id)
+wait_for "$cut" running
+child=$(sed -n "s/^\([0-9]*\) (.*) [A-Z] $server .*/\1/p" /proc/[0-9]*/stat 2>/dev/null)
+kill -TERM "$server"
+until [ "$(curl -s -o "$tmp/out" -w '%{http_code}' -H 'Content-Type: application/json' -d '{"model": "tiny", "formats": ["nvfp4"]}' \
+    "http://127.0.0.1:$port$api/score")" = 503 ]; do sleep 0.02; done
+kill -TERM "$child"
+wait "$server" && ended=0 || ended=$?
+check "the server ends with 0" test $ended -eq 0
+server=
+check "the journal has the job" grep -q "\"id\": $cut" "$tmp/written/kerf-jobs.json"
+
+# --- Ctrl-C in a terminal goes to the whole group: jobs are cut all the same, and did not fail ------------------
+echo '{"jobs": []}' >"$tmp/written/kerf-jobs.json"
+start --output "$tmp/written" --drain 1
+ask 202 POST $api/score '{"model": "tiny", "formats": ["nvfp4:*", "mxfp4:*", "int4*", "nf4*"], "zstd_level": 22}'
+cut=$(json id)
+wait_for "$cut" running
+kill -INT -- "-$server"
+wait "$server" && ended=0 || ended=$?
+check "the server ends with 0" test $ended -eq 0
+server=
+check "the journal has the job" grep -q "\"id\": $cut" "$tmp/written/kerf-jobs.json"
+rm "$tmp/written/kerf-jobs.json"
+
 # --- a token, and nothing to write to --------------------------------------------------------------------
 echo 0123456789abcdef0123 >"$tmp/token"
 start --token "@$tmp/token"
@@ -252,6 +300,14 @@ ask 200 GET $api/health '' -H 'Authorization: Bearer 0123456789abcdef0123'
 ask 200 GET /
 ask 422 POST $api/quantize '{"model": "tiny", "format": "nvfp4", "output": "x"}' -H 'Authorization: Bearer 0123456789abcdef0123'
 stop
+
+# --- the port that addresses need not name -----------------------------------------------------------------
+if [ "$(id -u)" -eq 0 ] && ! (exec 3<>/dev/tcp/127.0.0.1/80) 2>/dev/null; then
+    start --port 80
+    ask 200 GET $api/health '' -H 'Host: localhost' -H 'Origin: http://localhost'
+    ask 403 GET $api/health '' -H 'Origin: http://localhost:8080'
+    stop
+fi
 
 # --- no more connections than --connections --------------------------------------------------------------------
 start --connections 4

@@ -69,6 +69,28 @@ static void test_fail_is_cut(void **state)
         }
 }
 
+/* Names of files may hold anything, and a precision cuts them anywhere: the text is UTF-8. */
+static void test_fail_is_utf8(void **state)
+{
+    (void)state;
+    static const char *const given[] = {"\xe6\x97\xa5", "a\xff", "\xed\xa0\x80z", "\xc2\x9b"};
+    static const char *const wanted[] = {"??: it", "a?: it", "???: it", "??: it"};
+    for (size_t i = 0; i < 4; i++) {
+        kerf_error e;
+        kf_fail(&e, KERF_E_DATA, 0, "%.*s: it", i ? 4 : 2, given[i]);
+        assert_memory_equal(e.text, wanted[i], i == 2 ? 3 : strlen(wanted[i]) + 1);
+        assert_true(kf_is_utf8(e.text));
+        kf_fail_errno(&e, ENOENT, "%.2s", given[i]);
+        assert_true(kf_is_utf8(e.text));
+    }
+    kerf_error e;
+    char path[601];
+    for (size_t i = 0; i < 600; i += 3) memcpy(path + i, "\xe6\x97\xa5", 3);
+    path[600] = 0;
+    assert_int_equal(kf_fail_no_model(&e, ENAMETOOLONG, path), KERF_E_IO);
+    assert_true(kf_is_utf8(e.text));
+}
+
 static void test_fail_errno(void **state)
 {
     (void)state;
@@ -179,6 +201,7 @@ int main(void)
         cmocka_unit_test(test_fail),
         cmocka_unit_test(test_fail_is_one_line),
         cmocka_unit_test(test_fail_is_cut),
+        cmocka_unit_test(test_fail_is_utf8),
         cmocka_unit_test(test_fail_errno),
         cmocka_unit_test(test_arithmetic),
         cmocka_unit_test(test_allocation),

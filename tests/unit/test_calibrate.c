@@ -371,6 +371,28 @@ static void test_refusals(void **state)
 
 /* --- evaluations --------------------------------------------------------------------------- */
 
+static int count_asked(void *ctx)
+{
+    atomic_fetch_add((atomic_int *)ctx, 1);
+    return 0;
+}
+
+/* Whether to go on is asked for each weight that is read, not only for layers. */
+static void test_eval_asks(void **state)
+{
+    small s = open_small(1, 2);
+    kerf_evaluation *e;
+    kerf_error err;
+    atomic_int asked = 0;
+    (void)state;
+    const kerf_job job = {.cancel = count_asked, .ctx = &asked};
+    const kerf_eval_request r = {.source = s.model, .tokens = s.tokens};
+    must(kerf_eval(&r, NULL, &job, &e, &err), &err);
+    assert_true(asked > (int)kerf_weights_count(kerf_checkpoint_weights(s.model)));
+    kerf_evaluation_close(e);
+    close_small(&s);
+}
+
 /* Against itself nothing is lost; parts of the rows and threads change no bit. */
 static void test_eval(void **state)
 {
@@ -414,6 +436,7 @@ int main(void)
         cmocka_unit_test(test_calibrate),
         cmocka_unit_test(test_resume),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_eval_asks),
         cmocka_unit_test(test_eval),
     };
     return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);

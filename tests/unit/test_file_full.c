@@ -133,6 +133,8 @@ static void test_file_replace(void **state)
     must(kerf_file_replace(in_folder(&own, "empty"), NULL, 0, 0, &err), &err);
     assert_int_equal(kerf_file_replace("", "x", 1, 1, &err), KERF_E_ARG);
     assert_int_equal(kerf_file_replace(in_folder(&own, "no/x"), "x", 1, 1, &err), KERF_E_IO);
+    assert_int_equal(kerf_file_replace(own, "x", 1, 1, &err), KERF_E_EXISTS);
+    assert_int_equal(kerf_file_replace("/dev/null", "x", 1, 1, &err), KERF_E_EXISTS);
     assert_int_equal(count_files(own), 2);
     free(own);
 }

@@ -366,6 +366,36 @@ static void test_tokens(void **state)
     token[3] = kept;
 }
 
+static kerf_checkpoint *open_case(void **state, const char *name, kerf_decoder **d)
+{
+    static const kerf_exec exec = {.threads = 1};
+    const json_t *one = case_of(name);
+    kerf_checkpoint *c;
+    kerf_error err;
+    write_model(state, json_object_get(one, "config"), json_object_get(one, "tensors"));
+    must(kerf_checkpoint_open((const char *)*state, &c, &err), &err);
+    must(kerf_decoder_open(c, &exec, d, &err), &err);
+    return c;
+}
+
+/* Predictions are held beside the tokens that follow, which the model may not have either. */
+static void test_next_tokens(void **state)
+{
+    kerf_error err;
+    kerf_decoder *d;
+    kerf_checkpoint *c = open_case(state, "llama2", &d);
+    const kerf_said said = {d, (const float[4 * 256]){0}}; /* it has fewer */
+    kerf_next_said out[2];
+    for (uint32_t next = 159; next; next = next == 159 ? 160 : next == 160 ? UINT32_MAX : 0) {
+        const kerf_tokens t = {(const uint32_t[]){1, 2, 3, next}, 2, 2};
+        const kerf_status wanted = next == 159 ? KERF_OK : KERF_E_DATA;
+        assert_int_equal(kerf_next_tokens(&said, &said, &t, out, NULL, &err), wanted);
+    }
+    assert_int_equal(err.offset, 3);
+    kerf_decoder_close(d);
+    kerf_checkpoint_close(c);
+}
+
 static int ask(void *ctx)
 {
     int *left = ctx;
@@ -375,17 +405,12 @@ static int ask(void *ctx)
 /* A layer is given up in the middle, and can be loaded when nobody is asked any longer. */
 static void test_cancel(void **state)
 {
-    const json_t *one = case_of("llama2");
     int left = 1;
     const kerf_job job = {.cancel = ask, .ctx = &left};
-    const kerf_exec exec = {.threads = 1};
     kerf_error err = {0};
-    kerf_checkpoint *c;
-    kerf_decoder *d;
     kerf_layer *l = NULL;
-    write_model(state, json_object_get(one, "config"), json_object_get(one, "tensors"));
-    must(kerf_checkpoint_open((const char *)*state, &c, &err), &err);
-    must(kerf_decoder_open(c, &exec, &d, &err), &err);
+    kerf_decoder *d;
+    kerf_checkpoint *c = open_case(state, "llama2", &d);
     kerf_decoder_heed(d, &job);
     assert_int_equal(kerf_decoder_layer_load(d, 0, &l, &err), KERF_E_CANCELED);
     assert_true(!l && left == -1);
@@ -416,10 +441,10 @@ static int close_golden(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products), cmocka_unit_test(test_families),
-        cmocka_unit_test(test_sparse),   cmocka_unit_test(test_lies),
-        cmocka_unit_test(test_tensors),  cmocka_unit_test(test_tokens),
-        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_products),    cmocka_unit_test(test_families),
+        cmocka_unit_test(test_sparse),      cmocka_unit_test(test_lies),
+        cmocka_unit_test(test_tensors),     cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_next_tokens), cmocka_unit_test(test_cancel),
     };
     return cmocka_run_group_tests(tests, open_golden, close_golden);
 }

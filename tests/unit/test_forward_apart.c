@@ -350,6 +350,45 @@ static void test_failed(void **state)
     kerf_checkpoint_close(c);
 }
 
+static int ask(void *ctx)
+{
+    return ++*(int *)ctx > 2; /* the first time for the weights */
+}
+
+/* States of many tokens are given up in the middle. */
+static void test_embed_cancel(void **state)
+{
+    enum { TOKENS = 1 << 17 };
+    json_t *one = json_array_get(json_object_get(golden, "cases"), 0);
+    kerf_checkpoint *c;
+    kerf_decoder *d;
+    kerf_error err = {0};
+    int asked = 0;
+    const kerf_job job = {.cancel = ask, .ctx = &asked};
+    must(write_formula_model((const char *)*state, json_object_get(one, "config"),
+                             json_object_get(one, "tensors"), &err),
+         &err);
+    must(kerf_checkpoint_open((const char *)*state, &c, &err), &err);
+    must(kerf_decoder_open(c, &(kerf_exec){.threads = 1}, &d, &err), &err);
+    uint32_t *token = calloc(TOKENS, sizeof *token);
+    float *hidden = calloc(TOKENS * d->info.hidden, sizeof *hidden);
+    assert_true(token && hidden && TOKENS * d->info.hidden > 1 << 22);
+    const kerf_tokens t = {token, 1, TOKENS};
+    token[TOKENS - 1] = 1;
+    kerf_decoder_heed(d, &job);
+    assert_int_equal(kerf_decoder_embed(d, &t, hidden, &err), KERF_E_CANCELED);
+    assert_int_equal(asked, 3);
+    kerf_decoder_heed(d, NULL);
+    must(kerf_decoder_embed(d, &t, hidden, &err), &err);
+    const float *first = hidden, *last = hidden + (TOKENS - 1) * d->info.hidden;
+    assert_memory_equal(first, first + d->info.hidden, d->info.hidden * sizeof *hidden);
+    assert_true(memcmp(first, last, d->info.hidden * sizeof *hidden) != 0);
+    free(hidden);
+    free(token);
+    kerf_decoder_close(d);
+    kerf_checkpoint_close(c);
+}
+
 /* Two models of which one is apart cannot be compared, nor two on two devices; and what follows
  * must be in the vocabulary. */
 static void test_mixed(void **state)
@@ -395,6 +434,7 @@ static int close_golden(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_apart), cmocka_unit_test(test_failed),
+                                       cmocka_unit_test(test_embed_cancel),
                                        cmocka_unit_test(test_mixed)};
     return cmocka_run_group_tests(tests, open_golden, close_golden);
 }

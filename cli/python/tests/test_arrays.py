@@ -191,6 +191,30 @@ def test_dlpack(noise: Any) -> None:
         kerf.encode(Exported(noise[:, ::2]), "nvfp4")
 
 
+def test_dlpack_of_nothing() -> None:
+    """An array without elements has no gaps, whatever its strides are."""
+    rows = np.lib.stride_tricks.as_strided(np.empty(1, np.float32), (0, 64), (4, 4))
+    assert kerf.encode(Exported(rows), "mxfp4").shape == (0, 64)
+
+
+def test_out_has_the_shape(noise: Any) -> None:
+    planes = kerf.encode(noise, "mxfp4")
+    for shape in ((256, 96), (96, 256, 1)):
+        with pytest.raises(kerf.ArgumentError, match="shape"):
+            kerf.decode(planes, out=np.empty(shape, np.float32))
+    flat = kerf.decode(planes, out=np.empty(noise.size, np.float32))
+    assert np.array_equal(flat, planes.decode().reshape(-1))
+
+
+def test_out_is_apart(noise: Any) -> None:
+    planes = kerf.encode(noise, "fp32")
+    inside = planes.codes.reshape(-1).view(np.float32).reshape(noise.shape)
+    with pytest.raises(kerf.ArgumentError, match="overlaps"):
+        kerf.decode(planes, out=inside)
+    with pytest.raises(kerf.ArgumentError, match="overlaps"):
+        kerf.encode(inside, "fp32", out=planes)
+
+
 def test_dlpack_of_bfloat16(noise: Any) -> None:
     raw = noise.astype(bf16).view(np.uint16)
     same = kerf.encode(Exported(raw, (4, 16)), "nvfp4:4/6")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from pathlib import Path
 from typing import Any
 
@@ -125,3 +126,30 @@ def test_a_device_that_is_not_there(noise: Any) -> None:
         kerf.encode(noise, "nvfp4", device="cuda:99")
     with pytest.raises((kerf.UnsupportedError, kerf.DeviceError)):
         kerf.evaluate(MODEL, tokens=MODEL / "eval.u16", rows=slice(0, 1), device="cuda:99")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: kerf.Hardware(None),
+        lambda: kerf.predict(None, (64, 64)),
+        lambda: kerf.predict("h200", (64, 64), None),
+        lambda: kerf.predict("h200", MODEL, None),
+        lambda: kerf.advise_typical(MODEL / "config.json", None, bits=5),
+        lambda: kerf.quantize(MODEL, None, tensors={None: "int8"}, dry_run=True),
+    ],
+)
+def test_nothing_in_place_of_a_name(call: Any) -> None:
+    """None where a name is needed: an exception, as for any other thing that is no text."""
+    with pytest.raises((TypeError, kerf.ArgumentError)):
+        call()
+
+
+def test_recipes_are_mappings_of_any_kind() -> None:
+    with pytest.raises(kerf.DataError, match="schema"):
+        kerf.quantize(MODEL, None, recipe=types.MappingProxyType({"tensors": []}), dry_run=True)
+
+
+def test_rows_are_a_slice() -> None:
+    with pytest.raises(kerf.ArgumentError, match="rows"):
+        kerf.evaluate(MODEL, tokens=[[1, 2, 3]], rows=0)  # type: ignore[arg-type]

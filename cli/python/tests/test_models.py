@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,70 @@ def test_open_reads_what_safetensors_reads(model: Path) -> None:
     with pytest.raises(kerf.ArgumentError, match="closed"):
         ours[WEIGHT]
     assert "closed" in repr(ours)
+
+
+def test_elements_below_a_byte(tmp_path: Path) -> None:
+    """safetensors packs them without regard to rows."""
+    for kind, shape, data in (
+        ("F4", [2, 4], b"abcd"),
+        ("F4", [2, 3], b"abc"),
+        ("F6_E2M3", [4, 3], b"abcdefghi"),
+    ):
+        header = json.dumps(
+            {"t": {"dtype": kind, "shape": shape, "data_offsets": [0, len(data)]}}
+        ).encode()
+        (tmp_path / "t.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + data)
+        with kerf.open(tmp_path / "t.safetensors") as ours:
+            assert ours["t"].tobytes() == data and ours["t"].dtype == np.uint8
+
+
+def test_names_that_no_tensor_has(model: Path) -> None:
+    with kerf.open(model) as ours:
+        for name in (None, 3, "", "a\0b", "\ud800"):
+            assert name not in ours and ours.get(name) is None  # type: ignore[call-overload]
+            with pytest.raises(KeyError):
+                ours.tensor(name)  # type: ignore[arg-type]
+
+
+def test_models_are_compared_without_reading_them(model: Path) -> None:
+    ours, theirs = kerf.open(model), kerf.open(model)
+    assert ours == ours and ours != theirs and len({ours, theirs}) == 2
+
+
+def test_closed_while_somebody_reads(model: Path, tmp_path: Path) -> None:
+    """Who goes on afterwards is told; what has begun ends in order."""
+    ours = kerf.open(model)
+    names = iter(ours)
+    assert next(names)
+    ours.close()
+    with pytest.raises(kerf.ArgumentError, match="closed"):
+        next(names)
+
+    ours = kerf.open(model)
+    done = kerf.quantize(ours, tmp_path / "q", "nvfp4", progress=lambda _: ours.close())
+    assert done.quantized == 28 and kerf.verify(model, tmp_path / "q").passed
+
+
+def test_closed_by_another_thread(model: Path) -> None:
+    ends = []
+
+    def read(ours: kerf.Checkpoint, names: list[str]) -> None:
+        try:
+            while True:
+                for name in names:
+                    ours[name]
+        except kerf.ArgumentError as e:
+            ends.append(str(e))
+
+    for _ in range(20):
+        ours = kerf.open(model)
+        threads = [threading.Thread(target=read, args=(ours, list(ours))) for _ in range(3)]
+        for t in threads:
+            t.start()
+        ours.close()
+        for t in threads:
+            t.join()
+    assert len(ends) == 60 and all("closed" in e for e in ends)
 
 
 def test_planes_are_what_safetensors_reads(model: Path, tmp_path: Path) -> None:

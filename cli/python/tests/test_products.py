@@ -80,3 +80,27 @@ def test_misuse(noise: Any) -> None:
 def test_a_plan_keeps_its_planes(noise: Any) -> None:
     product = kerf.Gemv(kerf.encode(noise, "int8"), x="f32")
     assert np.array_equal(product(noise[0]), kerf.gemv(kerf.encode(noise, "int8"), noise[0]))
+
+
+def test_out_is_apart(noise: Any) -> None:
+    """A product reads while it writes: x as out would give other numbers."""
+    square = kerf.encode(noise[:, :96].copy(), "int8")
+    product = kerf.Gemv(square, columns=4, x="f32")
+    x = noise[:4, :96].copy()
+    with pytest.raises(kerf.ArgumentError, match="overlaps"):
+        product(x, out=x)
+    y, added = product(x), noise[4:8, :96].copy()
+    assert product(x, out=added, residual=added) is added  # an element is read before it is written
+    assert np.allclose(added, y + noise[4:8, :96], rtol=1e-5)
+    with pytest.raises(kerf.ArgumentError, match="overlaps"):
+        kerf.gemv(square, x[0], out=added[0], bias=added[0])
+
+
+def test_what_would_be_read_in_part_or_as_another_number(noise: Any) -> None:
+    planes = kerf.encode(noise, "int8")
+    for shape in ((97,), (95,), (8, 12)):
+        with pytest.raises(kerf.ArgumentError, match="bias has shape"):
+            kerf.gemv(planes, noise[0], bias=np.ones(shape, np.float32))
+    for alpha in (0, 1e-60):  # 0 in float32, which stands for 1 in C
+        with pytest.raises(kerf.ArgumentError, match="alpha"):
+            kerf.gemv(planes, noise[0], alpha=alpha)

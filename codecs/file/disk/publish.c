@@ -121,8 +121,12 @@ kerf_status kerf_file_replace(const char *path, const void *p, size_t n, int ove
                               kerf_error *err)
 {
     kf_temp t;
+    struct stat st;
     if (!path || path[0] == 0) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "a file without a name");
     KF_TRY(kerf_files_check(&(kerf_files){.output = &path, .outputs = 1}, err));
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return kf_fail(err, KERF_E_EXISTS, KF_NOWHERE, "%.300s: is a folder; choose another name",
+                       path);
     KF_TRY(kf_temp_create(path, 0, &t, err));
     kerf_status s = kf_temp_fill(&t, p, n, err);
     if (s == KERF_OK) s = kf_temp_publish(&t, path, overwrite, err);

@@ -54,8 +54,8 @@ typedef struct kerf_feedback kerf_feedback;
 /* gram: [columns][columns], finite; its lower half is read. Factors in double, in an order that
  * does not depend on threads (0: all cores). Takes 12 columns^2 bytes on the way, 4 columns^2 for
  * the result, and columns^3 / 3 multiplications. A column that no input uses counts as one with the
- * damping alone. KERF_E_ARG: no columns, or a number that is not finite. KERF_E_DATA: no matrix of
- * second moments, for it is indefinite by more than rounding. */
+ * damping alone. KERF_E_ARG: no columns, no damping (above 0), or a number that is not finite.
+ * KERF_E_DATA: no matrix of second moments, for it is indefinite by more than rounding. */
 KERF_API KERF_CHECK kerf_status kerf_feedback_make(const float *gram, uint64_t columns,
                                                    double damping, int threads, const kerf_job *job,
                                                    kerf_feedback **out, kerf_error *err);

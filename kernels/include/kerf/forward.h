@@ -72,9 +72,9 @@ KERF_API KERF_CHECK kerf_status kerf_decoder_open(const kerf_checkpoint *c, cons
 KERF_API void kerf_decoder_close(kerf_decoder *d); /* NULL is fine */
 KERF_API const kerf_decoder_info *kerf_decoder_about(const kerf_decoder *d);
 
-/* Whether to go on is asked of `job` from now on, every few MiB, by kerf_decoder_layer_load,
- * kerf_layer_send and kerf_gpu_sums_settle: KERF_E_CANCELED. It must live until another is set.
- * NULL: they are never canceled. */
+/* Whether to go on is asked of `job` from now on, every few MiB, by kerf_decoder_embed,
+ * kerf_decoder_layer_load, kerf_layer_send and kerf_gpu_sums_settle: KERF_E_CANCELED. It must live
+ * until another is set. NULL: they are never canceled. */
 KERF_API void kerf_decoder_heed(kerf_decoder *d, const kerf_job *job);
 
 /* The state before layer 0: hidden [rows x length][hidden], written. KERF_E_DATA: a token that the
@@ -200,7 +200,8 @@ typedef struct kerf_next_said {
 /* Fills [rows * (length - 1)] predictions, row after row. q NULL: only `loss` is set. Each is found
  * alone, so that threads and panels change nothing. The logits of a panel are in memory, on the GPU
  * of models that run there. KERF_E_ARG: two models of which one runs on a GPU, on two devices, or
- * of two vocabularies. KERF_E_DATA: as kerf_decoder_embed. */
+ * of two vocabularies. KERF_E_DATA: a token that the vocabulary does not have; offset is its index.
+ */
 KERF_API KERF_CHECK kerf_status kerf_next_tokens(const kerf_said *p, const kerf_said *q,
                                                  const kerf_tokens *tokens, kerf_next_said *out,
                                                  const kerf_job *job, kerf_error *err);

@@ -148,7 +148,7 @@ _pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 def _has_gaps(t: _Tensor, shape: tuple[int, ...]) -> bool:
     step = 1
-    if not t.strides:
+    if not t.strides or 0 in shape:
         return False
     for i in reversed(range(len(shape))):
         if shape[i] != 1 and t.strides[i] != step:
@@ -228,6 +228,15 @@ def floats(array: Any, dtype: str | None, *, writable: bool = False, stream: int
 
 def _shown(array: Any) -> str:
     return str(getattr(array, "dtype", type(array).__name__))
+
+
+def require_apart(target: View, what: str, *sources: View | None) -> None:
+    """ArgumentError: what is written overlaps what is read."""
+    for v in sources:
+        if v is None or v.device != target.device:
+            continue
+        if v.address < target.address + target.nbytes and target.address < v.address + v.nbytes:
+            raise ArgumentError(f"{what} overlaps what is read")
 
 
 def require(v: View, nbytes: int, what: str) -> View:

@@ -92,14 +92,16 @@ class Arena:
         self._owned.append(made)
         return made
 
-    def text(self, value: str | os.PathLike[str] | None) -> Any:
-        """char * of a name or path; NULL for None."""
-        if value is None:
-            return ffi.NULL
+    def text(self, value: str | os.PathLike[str]) -> Any:
+        """char * of a name or path."""
         data = os.fsencode(value)
         if b"\0" in data:
             raise BY_STATUS["KERF_E_ARG"](f"a null byte in {value!r}")
         return self.new("char[]", data)
+
+    def optional_text(self, value: str | os.PathLike[str] | None) -> Any:
+        """The same, where the library has a use for NULL: that is None."""
+        return ffi.NULL if value is None else self.text(value)
 
     def texts(self, values: Iterable[str]) -> tuple[Any, int]:
         """char ** and count."""

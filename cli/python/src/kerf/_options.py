@@ -56,7 +56,7 @@ def team(
         for i in range(count):
             member[i].threads = threads
             member[i].nan = choice("nan", nan, _NANS)
-            member[i].backend = arena.text(backend)
+            member[i].backend = arena.optional_text(backend)
             if gpus:
                 member[i].device = gpu = open_device(gpus[i // handles])
                 open_devices.callback(ffi.release, gpu)

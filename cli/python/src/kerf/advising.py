@@ -254,7 +254,7 @@ def advise(
     request.batch, request.context = batch, context
     request.gpus, request.expert_parallel = check_gpus(gpus, expert_parallel), int(expert_parallel)
     request.imatrix = weights.handle if weights else ffi.NULL
-    request.cache = arena.text(cache)
+    request.cache = arena.optional_text(cache)
     if calibration is not None:
         calibrated = open_calibration(calibration)
         request.calibration = calibrated
@@ -339,7 +339,7 @@ def _model(arena: Arena, model: Checkpoint, config: Path | None) -> Any:
     knows."""
     made = arena.new("kerf_model *")
     found, why = ffi.new("int *"), ffi.new("char[512]")
-    call(lib.kerf_model_find, model.handle, arena.text(config), made, found, why, 512)
+    call(lib.kerf_model_find, model.handle, arena.optional_text(config), made, found, why, 512)
     if text(why):
         warnings.warn(f"products alone: {text(why)}", stacklevel=3)
     return made if found[0] else ffi.NULL

@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from kerf import _arrays
 from kerf._hub import model_path
 from kerf._library import Arena, call, ffi, lib, text
@@ -84,15 +86,15 @@ class Checkpoint(Mapping[str, Any]):
     @property
     def handle(self) -> Any:
         """The kerf_checkpoint *, for the other calls of this package."""
-        if self._handle is None:
+        handle = self._handle
+        if handle is None:
             raise ArgumentError(f"{self.path} was closed")
-        return self._handle
+        return handle
 
     def close(self) -> None:
-        """Closes the files; arrays that were read stay."""
-        if self._handle is not None:
-            ffi.release(self._handle)
-            self._handle = None
+        """Closes the files, when calls that read them now, in other threads, have ended; arrays that
+        were read stay."""
+        self._handle = None  # the last reference closes them: every call has one of its own
 
     def __enter__(self) -> Checkpoint:
         return self
@@ -100,45 +102,46 @@ class Checkpoint(Mapping[str, Any]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _weights(self) -> Any:
-        return lib.kerf_checkpoint_weights(self.handle)
-
-    def _weight(self, name: str) -> Any:
-        w = lib.kerf_weights_find(self._weights(), Arena().text(name))
-        if w == ffi.NULL:
-            raise KeyError(name)
-        return w
+    # A mapping would compare all arrays of both.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     # --- names ---
 
     def __len__(self) -> int:
-        return int(lib.kerf_weights_count(self._weights()))
+        handle = self.handle
+        return int(lib.kerf_weights_count(_weights(handle)))
 
     def __iter__(self) -> Iterator[str]:
-        weights = self._weights()
-        for i in range(lib.kerf_weights_count(weights)):
-            yield text(lib.kerf_weights_at(weights, i).name)
+        for i in range(len(self)):
+            yield self._name(i)
+
+    def _name(self, i: int) -> str:
+        handle = self.handle
+        return text(lib.kerf_weights_at(_weights(handle), i).name)
 
     def __contains__(self, name: object) -> bool:
-        weights = self._weights()
-        known = isinstance(name, str)
-        return known and lib.kerf_weights_find(weights, Arena().text(str(name))) != ffi.NULL
+        handle = self.handle
+        return bool(_find(handle, name) != ffi.NULL)
 
     def tensor(self, name: str) -> Tensor:
         """What there is under a name, without reading it."""
-        return tensor_of(self._weight(name))
+        handle = self.handle
+        return tensor_of(_weight(handle, name))
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """All of them, in the order of the files."""
-        weights = self._weights()
+        handle = self.handle
+        weights = _weights(handle)
         count = lib.kerf_weights_count(weights)
         return tuple(tensor_of(lib.kerf_weights_at(weights, i)) for i in range(count))
 
     @property
     def metadata(self) -> dict[str, str]:
         """The strings of the first file's __metadata__."""
-        reader = lib.kerf_checkpoint_reader(self.handle)
+        handle = self.handle
+        reader = lib.kerf_checkpoint_reader(handle)
         key, value, found = ffi.new("char **"), ffi.new("char **"), {}
         i = 0
         while lib.kerf_reader_metadata_at(reader, 0, i, key, value):
@@ -154,20 +157,24 @@ class Checkpoint(Mapping[str, Any]):
         return self.array(name)
 
     def array(self, name: str, dtype: str | None = None) -> Any:
-        """The dense array; of quantized tensors in dtype "f32", "f16" or "bf16" (None: as it was)."""
-        w = self._weight(name)
+        """The dense array; of quantized tensors in dtype "f32", "f16" or "bf16" (None: as it was).
+        Elements of less than a byte are the bytes of each row; where these are not whole, of all."""
+        handle = self.handle
+        w = _weight(handle, name)
         if w.codec.format != ffi.NULL:
-            array = decode(self.planes(name), dtype or _arrays.dtype_name(w.dtype))
+            array = decode(_planes(handle, w), dtype or _arrays.dtype_name(w.dtype))
             if w.stored.rank:  # blocks run along the inputs, whatever the model has last
                 array = array.swapaxes(-1, -2).reshape(model_shape(w))
             return array
-        reader = lib.kerf_checkpoint_reader(self.handle)
+        reader = lib.kerf_checkpoint_reader(handle)
         stored = lib.kerf_reader_find(reader, w.name)
         if stored.block_type != ffi.NULL:
             raise UnsupportedError(f"{name}: blocks of {text(stored.block_type)} are not decoded")
         if dtype is not None and _arrays.dtype_id(dtype) != w.dtype:
             raise ArgumentError(f"{name} is {_arrays.dtype_name(w.dtype)}, not quantized: no {dtype}")
         array = _arrays.empty(stored.dtype, _arrays.shape_tuple(stored.shape))
+        if array.nbytes != stored.bytes:  # of elements below a byte: rows end in the middle of one
+            array = np.empty(stored.bytes, np.uint8)
         where = ffi.cast("void *", array.ctypes.data)
         call(lib.kerf_reader_read, reader, stored, 0, where, array.nbytes)
         return array
@@ -175,29 +182,59 @@ class Checkpoint(Mapping[str, Any]):
     def planes(self, name: str) -> Planes:
         """The planes of a quantized tensor, as the codec has them, whatever the layout stores: of
         [..., out, in], also where the model has [..., in, out]."""
-        w = self._weight(name)
+        handle = self.handle
+        w = _weight(handle, name)
         if w.codec.format == ffi.NULL:
             raise ArgumentError(f"{name} is not quantized")
-        made = empty_planes(_recorded(w.codec), w.geometry)
-        reader = lib.kerf_checkpoint_reader(self.handle)
-        for i, plane in enumerate(PLANES):
-            array = getattr(made, plane)
-            if array is not None:
-                where = ffi.cast("void *", array.ctypes.data)
-                call(lib.kerf_weight_read, reader, w, i, 0, where, array.nbytes)
-        return made
+        return _planes(handle, w)
 
     # --- shown ---
 
     def __repr__(self) -> str:
-        if self._handle is None:
+        handle = self._handle
+        if handle is None:
             return f"<kerf.Checkpoint {self.path!r}, closed>"
-        quantized = lib.kerf_checkpoint_quantized(self.handle)
-        return f"<kerf.Checkpoint {self.path!r}: {len(self)} tensors, {quantized} quantized>"
+        count = lib.kerf_weights_count(_weights(handle))
+        quantized = lib.kerf_checkpoint_quantized(handle)
+        return f"<kerf.Checkpoint {self.path!r}: {count} tensors, {quantized} quantized>"
 
     def _repr_html_(self) -> str:
         rows = ((t.name, t.role, str(t.shape), t.format, t.layout, t.nbytes) for t in self.tensors)
         return table(("tensor", "role", "shape", "format", "layout", "bytes"), rows, self.path)
+
+
+# What belongs to a handle is there as long as somebody refers to the handle.
+
+
+def _weights(handle: Any) -> Any:
+    return lib.kerf_checkpoint_weights(handle)
+
+
+def _find(handle: Any, name: object) -> Any:
+    """A const kerf_weight *, NULL for what is no name of one."""
+    try:
+        key = Arena().text(name) if isinstance(name, str) else ffi.NULL
+    except (ArgumentError, UnicodeEncodeError):  # texts that no file can hold
+        return ffi.NULL
+    return ffi.NULL if key == ffi.NULL else lib.kerf_weights_find(_weights(handle), key)
+
+
+def _weight(handle: Any, name: str) -> Any:
+    w = _find(handle, name)
+    if w == ffi.NULL:
+        raise KeyError(name)
+    return w
+
+
+def _planes(handle: Any, w: Any) -> Planes:
+    made = empty_planes(_recorded(w.codec), w.geometry)
+    reader = lib.kerf_checkpoint_reader(handle)
+    for i, plane in enumerate(PLANES):
+        array = getattr(made, plane)
+        if array is not None:
+            where = ffi.cast("void *", array.ctypes.data)
+            call(lib.kerf_weight_read, reader, w, i, 0, where, array.nbytes)
+    return made
 
 
 def _recorded(codec: Any) -> str:
@@ -218,8 +255,13 @@ def open(path: Path) -> Checkpoint:
 
 
 def source_of(model: Path | Checkpoint) -> Checkpoint:
-    """A checkpoint as it was given, or opened from a path."""
-    return model if isinstance(model, Checkpoint) else Checkpoint(model)
+    """A checkpoint opened from a path; or the one that was given, which stays open for the result's
+    sake, whoever closes it."""
+    if not isinstance(model, Checkpoint):
+        return Checkpoint(model)
+    held = Checkpoint.__new__(Checkpoint)
+    held._handle, held.path = model.handle, model.path
+    return held
 
 
 def open_calibration(path: Path) -> Any:

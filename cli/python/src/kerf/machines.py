@@ -274,7 +274,7 @@ def predict(
                 "a product has (outputs, inputs), and no experts, head, kv, prefill or gpus"
             )
         product = ffi.new("kerf_matmul *")
-        product.format, product.activations = _format(format), _format(activations)
+        product.format, product.activations = find_codec(format).format, _format(activations)
         product.n, product.k = work
         product.rows = batch
         out = ffi.new("kerf_prediction *")
@@ -283,8 +283,8 @@ def predict(
     model = ffi.new("kerf_model *")
     call(lib.kerf_model_open, Arena().text(model_path(work)), model)
     formats = ffi.new("kerf_formats *")
-    formats.linear, formats.experts, formats.head = _format(format), _format(experts), _format(head)
-    formats.kv, formats.activations = _format(kv), _format(activations)
+    formats.linear, formats.experts = find_codec(format).format, _format(experts)
+    formats.head, formats.kv, formats.activations = _format(head), _format(kv), _format(activations)
     phase = ffi.new("kerf_phase *", {"batch": batch, "context": context, "prefill": int(prefill)})
     share = ffi.new("kerf_model *")  # what one GPU has
     call(lib.kerf_model_shard, model, check_gpus(gpus, expert_parallel), int(expert_parallel), share)

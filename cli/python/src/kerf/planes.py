@@ -178,6 +178,9 @@ def encode(
     planes = empty_planes(codec_name(wanted), g) if out is None else out
     _check_out(planes, codec_name(wanted), source.shape)
     views = plane_views(planes, g, writable=True)
+    for name, v in zip(PLANES, views):
+        if v is not None:
+            _arrays.require_apart(v, f"plane {name} of out", source)
     spans = host_spans("kerf_span", views, g)
     _compute(
         lambda who, job, err: lib.kerf_encode_matrix(
@@ -216,8 +219,8 @@ def decode(
     planes:   in host memory; every byte pattern can be decoded, scales that mean NaN give NaN
     dtype:    "f32" (default), "f16" or "bf16", which is an ml_dtypes.bfloat16 array where that package
               is installed, else uint16
-    out:      an array to write into, numpy or with ``__dlpack__`` (a tensor of torch); its type is the
-              type of the result, uint16 with dtype="bf16" too
+    out:      an array of this shape, or flat, to write into, numpy or with ``__dlpack__`` (a tensor of
+              torch); its type is the type of the result, uint16 with dtype="bf16" too
 
     Returns out, or a new array of ``planes.shape``. Raises BufferTooSmallError, ArgumentError,
     UnsupportedError. Other arguments are those of encode.
@@ -229,7 +232,10 @@ def decode(
     target = _arrays.floats(out, dtype, writable=True)
     nbytes = math.prod(planes.shape) * lib.kerf_dtype_bits(target.dtype) // 8
     _arrays.require(target, nbytes, "out")
+    if len(target.shape) != 1 and target.shape != tuple(planes.shape):
+        raise ArgumentError(f"out has shape {target.shape}, expected {tuple(planes.shape)}")
     views = plane_views(planes, g)
+    _arrays.require_apart(target, "out", *views)
     spans = host_spans("kerf_cspan", views, g)
     _compute(
         lambda who, job, err: lib.kerf_decode_matrix(

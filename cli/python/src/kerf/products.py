@@ -116,7 +116,8 @@ class Gemv:
 
         x:         [cols], or [columns, cols], of the type that was planned, where the planes are
         out:       [rows] or [columns, rows]; None: a new numpy array. On a GPU it must be given
-        bias:      [rows], of the type of y; residual: as out
+        bias:      [rows], of the type of y; residual: as out, which it may be; out may overlap
+                   nothing else that is read
         stream:    a cudaStream_t as a number; on a GPU the call only enqueues
 
         Several threads may run one product at a time. Raises BufferTooSmallError, ArgumentError.
@@ -130,20 +131,26 @@ class Gemv:
             out = _arrays.empty(self._y, (*lead, rows))
         args = ffi.new("kerf_gemv_args *")
         args.x = source.span()
-        held = [source]
-        for name, array in (("y", out), ("residual", residual)):
-            if array is not None:
-                held.append(self._array(array, self._y, name, rows, stream, name == "y"))
-                setattr(args, name, held[-1].span())
+        y = self._array(out, self._y, "out", rows, stream, True)
+        args.y = y.span()
+        read: list[View | None] = [source, *self._weights]
+        if residual is not None:
+            added = self._array(residual, self._y, "residual", rows, stream)
+            args.residual = added.span()
+            read += [added] if added.address != y.address else []
         if bias is not None:
-            held.append(self._typed(bias, self._y, "bias", False, stream))
-            args.bias = held[-1].span()
+            shift = self._typed(bias, self._y, "bias", False, stream)
+            if shift.shape != (rows,):
+                raise ArgumentError(f"bias has shape {shift.shape}, expected ({rows},)")
+            args.bias = shift.span()
+            read.append(shift)
+        _arrays.require_apart(y, "out", *read)
         for i, v in enumerate(self._weights):
             if v is not None:
                 args.weights[i] = v.span()
         args.alpha = alpha
-        if alpha == 0:
-            raise ArgumentError("alpha=0 multiplies by nothing")
+        if args.alpha == 0:  # in float32, where 0 stands for 1
+            raise ArgumentError(f"alpha={alpha} multiplies by nothing")
         work = ffi.new("char[]", self._workspace_bytes or 1)
         args.workspace = (work, self._workspace_bytes)
         call(lib.kerf_gemv_run, self._plan, args, ffi.cast("void *", stream))

@@ -99,7 +99,7 @@ def _rows_of(
             if words is not None:
                 with _tokenizer(model) as t:
                     call(lib.kerf_tokenizer_encode_file, t, arena.text(words), ffi.NULL, out)
-            else:
+            elif tokens is not None:
                 call(lib.kerf_tokens_read, arena.text(tokens), info.vocab, out)
             found, width = _array_of(out), out.length
     width = length or (width if width > 1 else min(info.context or _LONGEST, _LONGEST))
@@ -110,7 +110,7 @@ def _rows_of(
         )
     cut = found[: found.size // width * width].reshape(-1, width)
     cut = cut if rows is None else cut[rows]
-    if not len(cut):
+    if cut.ndim != 2 or not len(cut):
         raise ArgumentError(f"rows={rows}: no row is left")
     return np.ascontiguousarray(cut)
 

@@ -189,7 +189,7 @@ def _output(
     threads: int,
 ) -> Any:
     out = arena.new("kerf_output *")
-    out.path = arena.text(path)
+    out.path = arena.optional_text(path)
     out.layout = find_layout(layout)
     out.overwrite, out.resume = overwrite, resume
     out.shard_bytes, out.zstd_level, out.threads = shard_bytes, zstd_level, threads
@@ -228,7 +228,7 @@ def check_files(
 def _open_recipe(recipe: Recipe) -> Any:
     out = ffi.new("kerf_recipe **")
     if isinstance(recipe, Mapping):
-        data = json.dumps(recipe).encode()
+        data = json.dumps(dict(recipe)).encode()
         call(lib.kerf_recipe_parse, data, len(data), b"recipe", out)
     else:
         call(lib.kerf_recipe_open, Arena().text(recipe), out)

@@ -1,0 +1,23 @@
+/* characters.h - where the characters of a text in UTF-8 end. */
+#ifndef KERF_BASE_CHARACTERS_H
+#define KERF_BASE_CHARACTERS_H
+
+#include <stddef.h>
+
+/* The bytes that a character of UTF-8 takes; 0: it is none. Overlong forms, halves of surrogate
+ * pairs and numbers above 10FFFF are none (RFC 3629). */
+static inline size_t kf_character_bytes(const unsigned char *s)
+{
+    const unsigned char lead = s[0];
+    const size_t n = lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+    if (lead > 0xf4) return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80) return 0; /* the end of the text too */
+    if (lead == 0xe0 && s[1] < 0xa0) return 0;
+    if (lead == 0xed && s[1] > 0x9f) return 0;
+    if (lead == 0xf0 && s[1] < 0x90) return 0;
+    if (lead == 0xf4 && s[1] > 0x8f) return 0;
+    return n;
+}
+
+#endif
