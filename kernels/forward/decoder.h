@@ -76,7 +76,6 @@ struct kerf_layer {
  */
 void kf_add_one(const kerf_decoder *d, float *norm, uint64_t n);
 
-
 /* --- a weight as float32 ------------------------------------------------------------------- */
 
 typedef struct kf_floats {
