@@ -22,6 +22,9 @@
  * from run to run, not those of the processor. There the state may also lie in the memory of the
  * GPU (kerf_dbuf.p): it then stays there from layer to layer.
  *
+ * Threads: a decoder and its layers are used by one thread at a time; several decoders, of one
+ * checkpoint too, by as many.
+ *
  * Families, and what of their configurations is known: kerf_decoder_family_at, kernels/forward.md.
  */
 #ifndef KERF_FORWARD_H
