@@ -213,13 +213,15 @@ KF_TILING kf_gemv_tiling kf_gemv_tiling_of_planes(kf_spec s)
     t.slice_unit = KF_GEMV_TILE * t.slice_pitch + (beside + 127) / 128 * 128;
     t.slice_depth = s.bits <= 4 ? 3 : 2;
 
-    /* A product of slices sums 32 elements, one of few columns 8. */
-    const int fits = t.slice_codes >= s.group;
-    t.is_tiled = t.way != KF_WAY_NONE && (t.scaling != KF_SCALES_IN_GROUPS || fits);
+    /* A product of slices sums 32 elements, one of few columns 8; there scales of groups of 16 are
+     * short enough beside codes of 2 bits. */
+    const int by_slices = t.scaling != KF_SCALES_IN_GROUPS || s.group % 32 == 0;
+    const int fits = t.scaling != KF_SCALES_IN_GROUPS || t.slice_codes >= s.group;
+    t.is_tiled = t.way != KF_WAY_NONE && fits && (by_slices || (s.bits == 2 && s.group == 16));
     /* bfloat16 weights take x in two parts, for which that kernel has no room. */
     t.has_few = t.is_tiled && t.way != KF_WAY_BF16;
     t.few = KF_GEMV_FEW;
-    t.has_many = t.is_tiled && (t.scaling != KF_SCALES_IN_GROUPS || s.group % 32 == 0);
+    t.has_many = t.is_tiled && by_slices;
     t.has_wide = t.has_many && s.bits <= 4;
     t.stage_ring = t.has_few ? KF_GEMV_WARPS * KF_GEMV_AHEAD * t.stage_unit : 0;
     t.table = t.way == KF_WAY_CODEBOOK ? 32768 : 0;
