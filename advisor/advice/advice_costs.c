@@ -16,9 +16,29 @@ static double figure_of(const kerf_advice_tensor *t, const kerf_score *s)
     return isnan(weighted) ? t2 : weighted;
 }
 
-/* --- all ----------------------------------------------------------------------------------- */
+/* What a tensor takes in candidate c. A layout may have tensors beside its planes: sorted columns,
+ * tables of codes, shapes. */
+static kerf_status stored_bytes(const kerf_advice *a, const kerf_advice_tensor *t, size_t c,
+                                double *out, kerf_error *err)
+{
+    char name[KERF_MAX_NAME_BYTES + 32];
+    kerf_weight w = *t->weight;
+    kerf_entry e;
+    kerf_plane_id plane;
+    uint64_t n;
+    *out = (double)t->score[c].bytes;
+    if (!a->layout) return KERF_OK;
+    w.codec = a->codec[c];
+    KF_TRY(kerf_geometry_init(&w.geometry, w.codec.format, &w.shape, err));
+    *out = 0;
+    for (size_t i = 0; kerf_layout_entry(a->layout, &w, i, name, sizeof name, &e, &plane); i++) {
+        KF_TRY(kerf_shape_count(&e.shape, &n, err));
+        *out += (double)n * kerf_dtype_bits(e.dtype) / 8;
+    }
+    return KERF_OK;
+}
 
-static void cost_group(kerf_advice *a, kerf_advice_group *g)
+static kerf_status cost_group(kerf_advice *a, kerf_advice_group *g, kerf_error *err)
 {
     kerf_advice_cost *keep = &g->cost[a->codecs];
     keep->possible = 1;
@@ -27,17 +47,20 @@ static void cost_group(kerf_advice *a, kerf_advice_group *g)
         keep->bytes += (double)kerf_weight_kept_bytes(t->weight, a->layout);
         for (size_t c = 0; c < a->codecs; c++) {
             if (!g->cost[c].possible) continue;
-            g->cost[c].bytes += (double)t->score[c].bytes;
+            double bytes;
+            KF_TRY(stored_bytes(a, t, c, &bytes, err));
+            g->cost[c].bytes += bytes;
             g->cost[c].t2 += t->alpha * figure_of(t, &t->score[c]);
         }
     }
+    return KERF_OK;
 }
 
 kerf_status kf_advice_find_costs(const kf_advising *w, kerf_error *err)
 {
     kerf_advice *a = w->advice;
     a->tier = KERF_TIER_TABLE;
-    for (size_t i = 0; i < a->groups; i++) cost_group(a, &a->group[i]);
+    for (size_t i = 0; i < a->groups; i++) KF_TRY(cost_group(a, &a->group[i], err));
     return a->hardware ? kf_advice_find_times(w, err) : KERF_OK;
 }
 
