@@ -165,9 +165,17 @@ static int is_restricted(const kerf_advice *a)
     return !may_mix(a) || (a->layout && mixed < a->codecs);
 }
 
+/* How near a failed choice came: in bytes where these are limited, else in time, else in error. */
+static double came_near(const kerf_choice *c)
+{
+    double near = c->nearest[KERF_PRICE_BYTES];
+    if (!(near < INFINITY)) near = c->nearest[KERF_PRICE_TIME];
+    return near < INFINITY ? near : c->nearest[KERF_PRICE_LOSS];
+}
+
 /* The candidate that is best where there may be one, or all that can be mixed; where none stays
- * under the budget, the one that comes nearest in bytes, so that the failure says the least that
- * would do. */
+ * under the budget, the one that comes nearest, so that the failure says the least that would do.
+ */
 static kerf_status find_only(const kf_advising *w, kerf_error *err)
 {
     kerf_advice *a = w->advice;
@@ -181,8 +189,8 @@ static kerf_status find_only(const kf_advising *w, kerf_error *err)
         if (s == KERF_OK && a->choice.total[a->minimise] < best) {
             best = a->choice.total[a->minimise];
             a->only = c;
-        } else if (s != KERF_OK && a->choice.nearest[KERF_PRICE_BYTES] < nearest) {
-            nearest = a->choice.nearest[KERF_PRICE_BYTES];
+        } else if (s != KERF_OK && came_near(&a->choice) < nearest) {
+            nearest = came_near(&a->choice);
             near = c;
         }
     }

@@ -53,6 +53,13 @@ for layout in bitsandbytes gptq; do # one format, and what is kept beside it
     check "$layout has one format, not $formats" test "$formats" -eq 1
 done
 
+# Of formats that cannot be mixed, the refusal says the least that any of them takes, in whichever order.
+for list in int4-g128 int8-g128,int4-g128 int4-g128,int8-g128; do
+    expect 5 advise "$model" --layout gptq -f "$list" --hardware l4 --budget 99999tok/s
+    [ "$list" != int4-g128 ] || least=$(grep -o 'or [0-9.]* us a step' "$tmp/err")
+    error_says "$least"
+done
+
 # Candidates that are named must fit; those of a pattern are left out.
 expect 3 advise "$model" --layout modelopt --budget 9bits -f nf4
 error_says 'does not take nf4'
