@@ -3,7 +3,8 @@
  *   kf_advice_find_groups   advice_groups.c   groups of tensors, and the products they make up
  *   kf_advice_find_alphas   advice_alpha.c    how much the error of each tensor matters
  *   kf_advice_find_scores   advice_score.c    the error of every candidate on every tensor
- *   kf_advice_find_costs    advice_costs.c    error, bytes and time of every candidate per group
+ *   kf_advice_find_costs    advice_costs.c    error, bytes and time of every candidate per group,
+ *                           advice_time.c     and what a step takes besides
  *   kf_advice_choose        advice_choose.c   the choice under the budget, and the reasons
  *   kf_advice_find_curves   advice_curve.c    the best choices under other budgets
  *   kf_advice_measure       advice_measure.c  what some choices lose in the end, on tokens
@@ -30,6 +31,16 @@ kerf_status kf_advice_find_groups(const kf_advising *w, kerf_error *err);
 kerf_status kf_advice_find_alphas(const kf_advising *w, kerf_error *err);
 kerf_status kf_advice_find_scores(const kf_advising *w, kerf_error *err);
 kerf_status kf_advice_find_costs(const kf_advising *w, kerf_error *err);
+kerf_status kf_advice_find_times(const kf_advising *w, kerf_error *err);
+
+/* Whether a step multiplies by this tensor: not by vectors, and not by a table that rows are looked
+ * up in, but by one that is the head as well, which any may be where no model is known. */
+int kf_advice_is_product(const kerf_advice *a, const kerf_weight *w);
+/* The head, or an embedding that is the head as well. */
+int kf_advice_is_head(const kerf_advice *a, const kerf_weight *w);
+
+/* Joins the tensors of `a` to groups and finds their products. */
+kerf_status kf_advice_join(kerf_advice *a, const kerf_weights *all, kerf_error *err);
 kerf_status kf_advice_choose(const kf_advising *w, kerf_error *err);
 
 kerf_status kf_advice_measure(const kf_advising *w, kerf_error *err);

@@ -79,6 +79,13 @@ static kerf_status list_options(const kerf_advice *a, size_t only, kf_advice_opt
     return KERF_OK;
 }
 
+/* To five digits or to units, on the side where the limit holds that a person makes of it. */
+static double rounded(double x, double unit, int up)
+{
+    if (unit == 0) unit = x > 0 ? pow(10, floor(log10(x)) - 4) : 1;
+    return (up ? ceil(x / unit * (1 - 1e-12)) : floor(x / unit * (1 + 1e-12))) * unit;
+}
+
 static kerf_status explain_limits(const kerf_advice *a, const kerf_choice *c, kerf_error *err)
 {
     char text[400] = "";
@@ -98,17 +105,19 @@ static kerf_status explain_limits(const kerf_advice *a, const kerf_choice *c, ke
                               end);
     }
     if (near[KERF_PRICE_BYTES] < INFINITY) {
-        n += (size_t)kf_print(
-            text + n, sizeof text - n, "; it would take %.4f bits, %.0f bytes with what is kept",
-            8 * near[KERF_PRICE_BYTES] / a->elements, near[KERF_PRICE_BYTES] + a->kept_bytes);
+        n += (size_t)kf_print(text + n, sizeof text - n,
+                              "; it would take %.4f bits, %.0f bytes with what is kept",
+                              rounded(8 * near[KERF_PRICE_BYTES] / a->elements, 1e-4, 1),
+                              near[KERF_PRICE_BYTES] + a->kept_bytes);
     }
     if (near[KERF_PRICE_TIME] < INFINITY && n < sizeof text) {
         double us = near[KERF_PRICE_TIME] + other_us;
-        n += (size_t)kf_print(text + n, sizeof text - n, "; or %.2f us a step, %.1f tok/s%s", us,
-                              a->batch * 1e6 / us, end);
+        n += (size_t)kf_print(text + n, sizeof text - n, "; or %.2f us a step, %.5g tok/s%s",
+                              rounded(us, 0.01, 1), rounded(a->batch * 1e6 / us, 0, 0), end);
     }
     if (near[KERF_PRICE_LOSS] < INFINITY && n < sizeof text) {
-        kf_print(text + n, sizeof text - n, "; or a t2 of %.4g", near[KERF_PRICE_LOSS]);
+        kf_print(text + n, sizeof text - n, "; or a t2 of %.5g",
+                 rounded(near[KERF_PRICE_LOSS], 0, 1));
     }
     return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE,
                    "no choice of these formats stays under the budget%s", text);
@@ -156,9 +165,17 @@ static int is_restricted(const kerf_advice *a)
     return !may_mix(a) || (a->layout && mixed < a->codecs);
 }
 
+/* How near a failed choice came: in bytes where these are limited, else in time, else in error. */
+static double came_near(const kerf_choice *c)
+{
+    double near = c->nearest[KERF_PRICE_BYTES];
+    if (!(near < INFINITY)) near = c->nearest[KERF_PRICE_TIME];
+    return near < INFINITY ? near : c->nearest[KERF_PRICE_LOSS];
+}
+
 /* The candidate that is best where there may be one, or all that can be mixed; where none stays
- * under the budget, the one that comes nearest in bytes, so that the failure says the least that
- * would do. */
+ * under the budget, the one that comes nearest, so that the failure says the least that would do.
+ */
 static kerf_status find_only(const kf_advising *w, kerf_error *err)
 {
     kerf_advice *a = w->advice;
@@ -172,8 +189,8 @@ static kerf_status find_only(const kf_advising *w, kerf_error *err)
         if (s == KERF_OK && a->choice.total[a->minimise] < best) {
             best = a->choice.total[a->minimise];
             a->only = c;
-        } else if (s != KERF_OK && a->choice.nearest[KERF_PRICE_BYTES] < nearest) {
-            nearest = a->choice.nearest[KERF_PRICE_BYTES];
+        } else if (s != KERF_OK && came_near(&a->choice) < nearest) {
+            nearest = came_near(&a->choice);
             near = c;
         }
     }

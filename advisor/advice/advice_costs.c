@@ -1,16 +1,8 @@
-/* advice_costs.c - error, bytes and time of every candidate for every group. */
+/* advice_costs.c - error and bytes of every candidate for every group. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "advice/advice.h"
-
-/* The plain format of a source type: what a kept tensor is read as. */
-static const kerf_format *source_format(kerf_dtype t)
-{
-    return kerf_format_find(t == KERF_F32 ? "fp32" : t == KERF_F16 ? "fp16" : "bf16");
-}
 
 static double figure_of(const kerf_advice_tensor *t, const kerf_score *s)
 {
@@ -24,86 +16,29 @@ static double figure_of(const kerf_advice_tensor *t, const kerf_score *s)
     return isnan(weighted) ? t2 : weighted;
 }
 
-/* --- time ---------------------------------------------------------------------------------- */
-
-static kerf_status time_group(kerf_advice *a, const kerf_advice_group *g, const kerf_format *f,
-                              kerf_advice_cost *out, kerf_error *err)
+/* What a tensor takes in candidate c. A layout may have tensors beside its planes: sorted columns,
+ * tables of codes, shapes. */
+static kerf_status stored_bytes(const kerf_advice *a, const kerf_advice_tensor *t, size_t c,
+                                double *out, kerf_error *err)
 {
-    out->us = out->low_us = out->high_us = 0;
-    for (size_t i = 0; i < g->shapes; i++) {
-        const kerf_advice_shape *s = &g->shape[i];
-        kerf_matmul m = {.format = f, .n = s->n, .k = s->k, .rows = a->batch, .matrices = 1};
-        kerf_prediction p;
-        if (s->matrices > 1) {
-            double active = a->has_model && a->model.experts_active
-                                ? (double)a->model.experts_active
-                                : s->matrices;
-            const double share = a->expert_parallel ? a->gpus : 1;
-            m.rows = a->batch * active / share;
-            m.matrices = kerf_expected_experts(s->matrices, active, a->batch) / share;
-        }
-        KF_TRY(kerf_predict(a->hardware, &m, &p, err));
-        out->us += p.us;
-        out->low_us += p.low_us;
-        out->high_us += p.high_us;
-        if (p.tier < a->tier) a->tier = p.tier;
+    char name[KERF_MAX_NAME_BYTES + 32];
+    kerf_weight w = *t->weight;
+    kerf_entry e;
+    kerf_plane_id plane;
+    uint64_t n;
+    *out = (double)t->score[c].bytes;
+    if (!a->layout) return KERF_OK;
+    w.codec = a->codec[c];
+    KF_TRY(kerf_geometry_init(&w.geometry, w.codec.format, &w.shape, err));
+    *out = 0;
+    for (size_t i = 0; kerf_layout_entry(a->layout, &w, i, name, sizeof name, &e, &plane); i++) {
+        KF_TRY(kerf_shape_count(&e.shape, &n, err));
+        *out += (double)n * kerf_dtype_bits(e.dtype) / 8;
     }
     return KERF_OK;
 }
 
-static kerf_status time_candidates(kerf_advice *a, kerf_advice_group *g, kerf_error *err)
-{
-    kerf_dtype source = a->tensor[g->member[0]].weight->dtype;
-    for (size_t c = 0; c <= a->codecs; c++) {
-        if (!g->cost[c].possible) continue;
-        const kerf_format *f = c < a->codecs ? a->codec[c].format : source_format(source);
-        KF_TRY(time_group(a, g, f, &g->cost[c], err));
-    }
-    return KERF_OK;
-}
-
-/* Whether a candidate group is the model's head, so that the plan's own must not be counted. */
-static int head_is_candidate(const kerf_advice *a)
-{
-    for (size_t t = 0; t < a->tensors; t++) {
-        const kerf_role role = a->tensor[t].weight->place.role;
-        if (role == KERF_ROLE_HEAD || (a->model.tied && role == KERF_ROLE_EMBEDDING)) return 1;
-    }
-    return 0;
-}
-
-/* Attention, norms, activations, router and a kept head: what a step costs besides the groups. */
-static kerf_status time_others(kerf_advice *a, kerf_error *err)
-{
-    kerf_formats formats = {0};
-    kerf_phase phase = {a->batch, a->context, 0};
-    struct {
-        kerf_model model;
-        kerf_step step;
-    } *of_one = NULL; /* GPU */
-    if (!a->has_model) return KERF_OK;
-    KF_TRY(kf_allocate(&of_one, 1, sizeof *of_one, err));
-    kerf_step *step = &of_one->step;
-    kerf_status s = kerf_model_shard(&a->model, a->gpus, a->expert_parallel, &of_one->model, err);
-    if (s == KERF_OK) s = kerf_model_plan(&of_one->model, a->hardware, &formats, &phase, step, err);
-    int head = head_is_candidate(a);
-    for (size_t i = 0; s == KERF_OK && i < step->ops; i++) {
-        const kerf_operator *op = &step->op[i];
-        int other = op->work.weights == 0 || strcmp(op->name, "router") == 0 ||
-                    (!head && strcmp(op->name, "lm_head") == 0);
-        if (!other) continue;
-        a->other_us += op->count * op->time.us;
-        a->other_low_us += op->count * op->time.low_us;
-        a->other_high_us += op->count * op->time.high_us;
-        if (op->time.tier < a->tier) a->tier = op->time.tier;
-    }
-    free(of_one);
-    return s;
-}
-
-/* --- all ----------------------------------------------------------------------------------- */
-
-static void cost_group(kerf_advice *a, kerf_advice_group *g)
+static kerf_status cost_group(kerf_advice *a, kerf_advice_group *g, kerf_error *err)
 {
     kerf_advice_cost *keep = &g->cost[a->codecs];
     keep->possible = 1;
@@ -112,21 +47,21 @@ static void cost_group(kerf_advice *a, kerf_advice_group *g)
         keep->bytes += (double)kerf_weight_kept_bytes(t->weight, a->layout);
         for (size_t c = 0; c < a->codecs; c++) {
             if (!g->cost[c].possible) continue;
-            g->cost[c].bytes += (double)t->score[c].bytes;
+            double bytes;
+            KF_TRY(stored_bytes(a, t, c, &bytes, err));
+            g->cost[c].bytes += bytes;
             g->cost[c].t2 += t->alpha * figure_of(t, &t->score[c]);
         }
     }
+    return KERF_OK;
 }
 
 kerf_status kf_advice_find_costs(const kf_advising *w, kerf_error *err)
 {
     kerf_advice *a = w->advice;
     a->tier = KERF_TIER_TABLE;
-    for (size_t i = 0; i < a->groups; i++) {
-        cost_group(a, &a->group[i]);
-        if (a->hardware) KF_TRY(time_candidates(a, &a->group[i], err));
-    }
-    return a->hardware ? time_others(a, err) : KERF_OK;
+    for (size_t i = 0; i < a->groups; i++) KF_TRY(cost_group(a, &a->group[i], err));
+    return a->hardware ? kf_advice_find_times(w, err) : KERF_OK;
 }
 
 /* --- what others ask of them ---------------------------------------------------------------- */

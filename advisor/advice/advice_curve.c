@@ -25,7 +25,8 @@ static kerf_status find_curve(const kerf_advice *a, const kf_advice_options *t, 
     }
     for (int i = 0; i < KERF_ADVICE_CURVE; i++) {
         double share = (double)i / (KERF_ADVICE_CURVE - 1);
-        p.limit[price] = lo * pow(hi / lo, share) * (1 + 1e-12); /* sums of times are rounded */
+        const double at = lo > 0 ? lo * pow(hi / lo, share) : hi; /* tables take no time */
+        p.limit[price] = at * (1 + 1e-12);                        /* sums of times are rounded */
         KF_TRY(kerf_choose(&p, &c, err));
         out->point[out->count++] = kf_advice_point_of(a, t->candidate, t->pick);
     }

@@ -168,11 +168,27 @@ static kerf_shape shard_shape(const kerf_advice *a, const kerf_weight *w)
     return s;
 }
 
+int kf_advice_is_head(const kerf_advice *a, const kerf_weight *w)
+{
+    const kerf_shape *s = &w->shape;
+    if (w->place.role == KERF_ROLE_HEAD) return 1;
+    if (w->place.role != KERF_ROLE_EMBEDDING || s->rank != 2) return 0;
+    return !a->has_model || (a->model.tied && s->dim[0] >= a->model.vocab);
+}
+
+int kf_advice_is_product(const kerf_advice *a, const kerf_weight *w)
+{
+    const kerf_role role = w->place.role;
+    if (w->shape.rank < 2 || role == KERF_ROLE_NORM || role == KERF_ROLE_BIAS) return 0;
+    return role != KERF_ROLE_EMBEDDING || kf_advice_is_head(a, w);
+}
+
 static void find_shapes(kerf_advice *a, kerf_advice_group *g)
 {
     for (size_t m = 0; m < g->members; m++) {
-        const kerf_shape s = shard_shape(a, a->tensor[g->member[m]].weight);
-        add_shape(g, &s);
+        const kerf_weight *w = a->tensor[g->member[m]].weight;
+        const kerf_shape s = shard_shape(a, w);
+        if (kf_advice_is_product(a, w)) add_shape(g, &s);
     }
     double experts = a->has_model ? (double)a->model.experts : 0;
     for (size_t i = 0; g->experts && experts > 1 && i < g->shapes; i++) {
@@ -181,6 +197,13 @@ static void find_shapes(kerf_advice *a, kerf_advice_group *g)
         if (g->shape[i].n == 0) g->shape[i].n = 1;
         g->shape[i].matrices = experts;
     }
+}
+
+kerf_status kf_advice_join(kerf_advice *a, const kerf_weights *all, kerf_error *err)
+{
+    KF_TRY(join_groups(a, all, err));
+    for (size_t i = 0; i < a->groups; i++) find_shapes(a, &a->group[i]);
+    return KERF_OK;
 }
 
 /* --- all ----------------------------------------------------------------------------------- */
@@ -224,7 +247,5 @@ kerf_status kf_advice_find_groups(const kf_advising *w, kerf_error *err)
                              "dequantize makes a source of it"
                            : "%.200s: no tensor to choose for; --all-tensors takes embeddings too",
                        a->source);
-    KF_TRY(join_groups(a, kerf_checkpoint_weights(w->source), err));
-    for (size_t i = 0; i < a->groups; i++) find_shapes(a, &a->group[i]);
-    return KERF_OK;
+    return kf_advice_join(a, kerf_checkpoint_weights(w->source), err);
 }

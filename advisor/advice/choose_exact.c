@@ -236,6 +236,14 @@ static void take_best(search *s)
     }
 }
 
+/* Whether what is settled, with the least of what is open, is under the limits. */
+static int can_be(const search *s)
+{
+    for (unsigned k = 0; k < s->core->limits; k++)
+        if (s->cost[k] + s->rest[k] > s->core->limit[k]) return 0;
+    return 1;
+}
+
 static kerf_status run_levels(search *s, size_t work, kerf_error *err)
 {
     size_t items = s->first[s->open], widest = 1, ways = 1;
@@ -257,7 +265,7 @@ static kerf_status run_levels(search *s, size_t work, kerf_error *err)
     } else {
         s->now[0] = (state){.value = s->value};
         memcpy(s->now[0].cost, s->cost, sizeof s->cost);
-        s->count = 1;
+        s->count = (size_t)can_be(s);
     }
     for (size_t g = 0; g < s->open && status == KERF_OK; g++) {
         status = kf_job_check(s->core->job, err);

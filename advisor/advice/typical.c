@@ -163,6 +163,9 @@ kerf_status kerf_advise_typical(const kerf_typical_request *r, kerf_typical **ou
 {
     kerf_typical *t = NULL;
     *out = NULL;
+    if (r->budget.t2 > 0)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "a limit on t2 needs the weights: errors of a config.json are typical ones");
     KF_TRY(kf_allocate(&t, 1, sizeof *t, err));
     t->request = *r;
     t->batch = r->batch > 0 ? r->batch : 1;

@@ -212,6 +212,40 @@ static double spec_input_us(const kerf_work *w, double round_us)
     return round_us * ceil(w->inputs / ROUND);
 }
 
+static double worst_us(const kerf_hardware *h, const spec_share *s, const kerf_work *w)
+{
+    const roofs r = {.fixed_us = s->fixed_us[1] + spec_input_us(w, s->round_us[1]),
+                     .bandwidth_gbps = s->bandwidth[1] * h->fact[KERF_FACT_BANDWIDTH].value,
+                     .decode_gweights = spec_decode_rate(h, w, 1),
+                     .tflops = s->math[1] * w->peak_tflops * wave_share(h, w)};
+    return apply_roofs(&r, w, NULL);
+}
+
+/* The same product with so many rows of activations for each matrix. */
+static kerf_work with_rows(const kerf_work *w, double rows)
+{
+    const double share = rows * w->matrices / w->rows;
+    kerf_work other = *w;
+    other.rows *= share;
+    other.flops *= share;
+    other.input_bytes *= share;
+    other.output_bytes *= share;
+    other.tiles = ceil(w->outputs / w->matrices / TILE) * ceil(rows / TILE) * w->matrices;
+    return other;
+}
+
+/* One row more is never faster, though another kernel may take it and another wave be full. */
+static double worst_of_fewer_us(const kerf_hardware *h, const spec_share *s, const kerf_work *w)
+{
+    const double rows[] = {FEW_ROWS, floor(w->rows / w->matrices / TILE) * TILE};
+    double us = 0;
+    for (size_t i = 0; w->inputs > 0 && i < sizeof rows / sizeof *rows; i++) {
+        const kerf_work fewer = with_rows(w, rows[i]);
+        if (rows[i] > 0 && fewer.rows < w->rows) us = fmax(us, worst_us(h, s, &fewer));
+    }
+    return us;
+}
+
 static void predict_spec(const kerf_hardware *h, const kerf_work *w, kerf_prediction *out)
 {
     const spec_share *s = &spec_shares[strcmp(h->kind, "cpu") == 0];
@@ -221,13 +255,9 @@ static void predict_spec(const kerf_hardware *h, const kerf_work *w, kerf_predic
                   .bandwidth_gbps = best_bandwidth,
                   .decode_gweights = spec_decode_rate(h, w, 0),
                   .tflops = s->math[0] * w->peak_tflops};
-    roofs worst = {.fixed_us = s->fixed_us[1] + spec_input_us(w, s->round_us[1]),
-                   .bandwidth_gbps = s->bandwidth[1] * bandwidth,
-                   .decode_gweights = spec_decode_rate(h, w, 1),
-                   .tflops = s->math[1] * w->peak_tflops * wave_share(h, w)};
     out->tier = KERF_TIER_SPEC;
     out->low_us = apply_roofs(&best, w, out);
-    out->high_us = apply_roofs(&worst, w, NULL);
+    out->high_us = fmax(worst_us(h, s, w), worst_of_fewer_us(h, s, w));
     out->us = sqrt(out->low_us * out->high_us);
 }
 

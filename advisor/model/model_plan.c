@@ -352,7 +352,8 @@ static kerf_status add_part(planner *p, size_t i)
 }
 
 /* After attention and after the MLP of a layer each GPU has a part of a sum, and of the logits some
- * rows. With whole experts tokens travel to them and back, as many bytes for each chosen one. */
+ * rows. With whole experts tokens travel to them and back, as many bytes for each chosen one; each
+ * GPU sends its share of the tokens. */
 static void add_exchange(planner *p, const char *name, double count, double bytes)
 {
     kerf_operator *op = next_operator(p, name, count);
@@ -369,7 +370,8 @@ static void add_exchanges(planner *p)
     if (m->gpus <= 1) return;
     add_exchange(p, "all-reduce", 2 * layers - routed, hidden);
     if (routed > 0)
-        add_exchange(p, "tokens to experts and back", routed, hidden * (double)m->experts_active);
+        add_exchange(p, "tokens to experts and back", routed,
+                     hidden * (double)m->experts_active / expert_share(m));
     /* 16-bit logits are gathered: half of what a sum moves. */
     add_exchange(p, "logits from all", 1, p->phase->batch * (double)m->vocab);
 }

@@ -78,19 +78,23 @@ json_t *kf_advice_json(const kerf_advice *a)
         kf_json_add(&uniform, row);
     }
     json_t *hardware = a->hardware ? json_string(a->hardware->name) : json_null();
+    double bytes;
+    const int fits = a->hardware ? kf_advice_fits(a, &bytes) : -1;
     json_t *tier = a->hardware ? json_string(kerf_tier_name(a->tier)) : json_null();
     return json_pack(
-        "{s:s, s:o, s:s*, s:s*, s:o, s:o, s:I, s:f, s:f, s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:I, "
+        "{s:s, s:o, s:s*, s:s*, s:o, s:o, s:o, s:I, s:f, s:f, s:o, s:o, s:f, s:f, s:f, s:f, s:f, "
+        "s:I, "
         "s:f, "
         "s:I, s:I, "
         "s:o, s:o, s:o, s:o, s:o}",
         "schema", "kerf.advise/1", "source", kf_json_path(a->source), "layout",
         a->layout ? a->layout->name : NULL, "runtime", a->runtime ? a->runtime->name : NULL,
-        "hardware", hardware, "tier", tier, "gpus", (json_int_t)a->gpus, "batch", a->batch,
-        "context", a->context, "alpha", kf_json_path(a->alpha_source), "total", point_json(&total),
-        "kept_bytes", a->kept_bytes, "other_us", a->other_us, "other_low_us", a->other_low_us,
-        "other_high_us", a->other_high_us, "gap", a->choice.gap, "dominated",
-        (json_int_t)a->choice.dominated, "choose_s", a->choose_s, "scored", (json_int_t)a->scored,
-        "cached", (json_int_t)a->cached, "groups", groups_json(a), "curve", curve_json(&a->by_size),
-        "time_curve", curve_json(&a->by_time), "uniform", uniform, "measured", measured_json(a));
+        "hardware", hardware, "tier", tier, "fits", fits < 0 ? json_null() : json_boolean(fits),
+        "gpus", (json_int_t)a->gpus, "batch", a->batch, "context", a->context, "alpha",
+        kf_json_path(a->alpha_source), "total", point_json(&total), "kept_bytes", a->kept_bytes,
+        "other_us", a->other_us, "other_low_us", a->other_low_us, "other_high_us", a->other_high_us,
+        "gap", a->choice.gap, "dominated", (json_int_t)a->choice.dominated, "choose_s", a->choose_s,
+        "scored", (json_int_t)a->scored, "cached", (json_int_t)a->cached, "groups", groups_json(a),
+        "curve", curve_json(&a->by_size), "time_curve", curve_json(&a->by_time), "uniform", uniform,
+        "measured", measured_json(a));
 }

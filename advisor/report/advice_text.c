@@ -46,6 +46,16 @@ static void put_limit(const kerf_advice *a, const kerf_advice_point *p, FILE *to
             most, low, high);
 }
 
+/* A choice that cannot be loaded has no speed. */
+static void put_memory(const kerf_advice *a, FILE *to)
+{
+    double bytes;
+    if (kf_advice_fits(a, &bytes) != 0) return;
+    fprintf(to, "it does not fit: weights%s take %.2f GB%s, of %.0f GB of memory\n",
+            a->has_model ? " and cache" : "", bytes * 1e-9, a->gpus > 1 ? " on each GPU" : "",
+            a->hardware->fact[KERF_FACT_MEMORY].value);
+}
+
 /* What the end of some choices was measured to be, and which of them it is. */
 static void put_measured(const kerf_advice *a, FILE *to)
 {
@@ -88,6 +98,7 @@ void kf_put_summary(const kerf_advice *a, FILE *to)
         else
             fprintf(to, " (%s; no model is known: products alone)\n", kerf_tier_name(a->tier));
         put_limit(a, &p, to);
+        put_memory(a, to);
         if (a->gpus > 1)
             fprintf(
                 to,

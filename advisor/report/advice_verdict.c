@@ -92,6 +92,11 @@ void kf_put_verdict(const kerf_advice *a, FILE *to)
     put_speed(a, &p, to);
     fprintf(to, ".");
     put_limits(a, &p, to);
+    double on_one;
+    if (kf_advice_fits(a, &on_one) == 0)
+        fprintf(to, " <b>It does not fit</b>: with the cache %.2f GB%s, of %.0f GB of memory.",
+                on_one * 1e-9, a->gpus > 1 ? " on each GPU" : "",
+                a->hardware->fact[KERF_FACT_MEMORY].value);
     fprintf(to, "</p>\n");
     put_error(a, p.t2, to);
     fprintf(to, "<p>Next, with the recipe that -o wrote:</p>\n<pre>kerf quantize ");

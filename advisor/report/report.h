@@ -19,6 +19,10 @@ void kf_put_markdown(const kerf_advice *a, FILE *to);
 void kf_put_verdict(const kerf_advice *a, FILE *to);
 void kf_put_html(const kerf_advice *a, FILE *to);
 
+/* Whether one of the GPUs can hold its share of the weights and, where a model is known, the cache
+ * in bfloat16: 1, 0, or -1 where its memory is not known. *bytes: what these take. */
+int kf_advice_fits(const kerf_advice *a, double *bytes);
+
 /* How many rows the total is of. */
 size_t kf_verification_totaled(const kerf_verification *v);
 

@@ -1,5 +1,7 @@
 /* typical_report.c - which format for a model without its weights: the verdict in words, and a
  * document for programs. */
+#include <math.h>
+
 #include <kerf/typical.h>
 #include <kerf/words.h>
 
@@ -21,26 +23,48 @@ static double speed(const kerf_typical *t, double us)
 
 /* --- words --------------------------------------------------------------------------------- */
 
-/* Why none is best: none fits, none reaches the limits at all, or not for sure. */
+/* The least and fastest of what fits. */
+typedef struct extremes {
+    double bits, bytes, us;
+    int fits, in_part; /* something fits; something that fits holds in part */
+} extremes;
+
+static extremes extremes_of(const kerf_typical *t)
+{
+    extremes e = {INFINITY, INFINITY, INFINITY, 0, 0};
+    for (size_t i = 0; i < t->rows; i++) {
+        const kerf_typical_row *x = &t->row[i];
+        if (!x->fits) continue;
+        e.fits = 1;
+        e.in_part |= x->holds != 0;
+        e.bits = fmin(e.bits, x->bits);
+        e.bytes = fmin(e.bytes, x->weight_bytes);
+        e.us = fmin(e.us, x->low_us);
+    }
+    return e;
+}
+
+/* Why none is best: none fits, none is small enough, none reaches a limit of time at all, or not
+ * for sure. */
 static void put_none(FILE *to, const kerf_typical *t)
 {
-    double fastest = t->row[0].low_us;
-    int fits = 0, in_part = 0;
+    const kerf_budget *b = &t->request.budget;
+    const extremes e = extremes_of(t);
     char machine[NAME];
-    for (size_t i = 0; i < t->rows; i++) {
-        if (t->row[i].low_us < fastest) fastest = t->row[i].low_us;
-        fits |= t->row[i].fits != 0;
-        in_part |= t->row[i].fits && t->row[i].holds;
-    }
-    if (!fits)
+    if (!e.fits)
         fprintf(to, "\nNo format fits in the memory of %s.\n",
                 kerf_text_printable(t->request.hardware->name, machine, sizeof machine));
-    else if (!in_part)
+    else if ((b->bits > 0 && e.bits > b->bits) || (b->bytes > 0 && e.bytes > b->bytes))
+        fprintf(to,
+                "\nNo format that fits is within the budget: the least is %.4f bits, %.2f GB of "
+                "weights.\n",
+                ceil(e.bits * 1e4) * 1e-4, ceil(e.bytes * 1e-7) * 1e-2);
+    else if (!e.in_part)
         fprintf(
             to,
             "\nNo format that fits is within the budget, not even at the fast end of its band:\n"
             "the most is %.0f tokens/s.\n",
-            speed(t, fastest));
+            speed(t, e.us));
     else
         fprintf(to, "\nNo format holds at the slow end of its band. :likely holds limits of time "
                     "against\n"

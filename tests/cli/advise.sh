@@ -96,6 +96,18 @@ expect 0 advise "$model" --budget 1.2ms --hardware b200 "${few[@]}" "${cache[@]}
 check "its slow end is within 1.2 ms" awk -v a="$(json total.high_us)" -v o="$(json other_high_us)" 'BEGIN { exit !(a + o <= 1200) }'
 expect 0 advise "$model" --budget 1.2ms --hardware b200 "${few[@]}" "${cache[@]}"
 output_says 'holds in the whole band'
+# Weights and cache in the memory of the machine: 100000 sequences of 4096 tokens take 839 GB.
+expect 0 advise "$model" --budget 9bits --hardware t4 "${few[@]}" "${cache[@]}"
+check "it fits" bash -c "! grep -q 'not fit' '$tmp/out'"
+expect 0 advise "$model" --budget 9bits --hardware t4 -b 100000 "${few[@]}" "${cache[@]}" --report "$tmp/fits.html"
+output_says 'it does not fit: weights and cache take 838.8[67] GB, of 16 GB of memory'
+check "the page says so, too" grep -q 'It does not fit' "$tmp/fits.html"
+expect 0 advise "$model" --budget 9bits --hardware t4 -b 100000 --gpus 4 "${few[@]}" "${cache[@]}"
+output_says 'it does not fit: weights and cache take 209.72 GB on each GPU'
+for machine in t4:true h200:true epyc-9654:null; do
+    expect 0 advise "$model" --budget 9bits --hardware "${machine%:*}" "${few[@]}" "${cache[@]}" --json
+    json_is fits "${machine#*:}"
+done
 expect 2 advise "$model" --budget 5bits:likely "${few[@]}" "${cache[@]}"
 expect 2 advise "$model" --budget 5us:maybe --hardware b200 "${few[@]}" "${cache[@]}"
 expect 0 advise "$model" --minimise time --budget 0.05t2 --hardware gb10 "${few[@]}" "${cache[@]}" --json

@@ -4,14 +4,17 @@
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 scores=(--cache "$tmp/scores.json")
 
+advised() { "$TOOLS/json_get" "$1" <"$tmp/advice"; }
 # through LAYOUT BUDGET: advise, quantize by the recipe alone, read, verify.
 through() {
     rm -rf "$tmp/out.d" "$tmp/r.json"
     expect 0 advise "$model" --layout "$1" --budget "$2" "${scores[@]}" -o "$tmp/r.json" --json
     json_is layout "$1"
     cp "$tmp/out" "$tmp/advice"
-    expect 0 quantize "$model" --recipe "$tmp/r.json" -o "$tmp/out.d/"
+    expect 0 quantize "$model" --recipe "$tmp/r.json" -o "$tmp/out.d/" --json
     error_says 'tensors measured as promised, 0 not, 0 edited'
+    check "to the byte as large in $1" awk -v advised="$(advised total.bytes)" -v kept="$(advised kept_bytes)" \
+        "BEGIN { exit !($(json totals.bytes_out) == advised + kept) }"
     expect 0 inspect "$tmp/out.d" --json
     [ "$1" = kerf ] || check "all in layout $1" test "$(json 'weights.*.layout' | grep -v null | sort -u)" = "$1"
     expect 0 verify "$model" "$tmp/out.d"
@@ -48,6 +51,13 @@ for layout in bitsandbytes gptq; do # one format, and what is kept beside it
     through "$layout" 5.2bits
     formats=$("$TOOLS/json_get" 'groups.*.codec' <"$tmp/advice" | grep -v keep | sort -u | wc -l)
     check "$layout has one format, not $formats" test "$formats" -eq 1
+done
+
+# Of formats that cannot be mixed, the refusal says the least that any of them takes, in whichever order.
+for list in int4-g128 int8-g128,int4-g128 int4-g128,int8-g128; do
+    expect 5 advise "$model" --layout gptq -f "$list" --hardware l4 --budget 99999tok/s
+    [ "$list" != int4-g128 ] || least=$(grep -o 'or [0-9.]* us a step' "$tmp/err")
+    error_says "$least"
 done
 
 # Candidates that are named must fit; those of a pattern are left out.

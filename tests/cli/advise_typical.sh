@@ -31,6 +31,13 @@ expect 0 advise "$config" --hardware gb10 --budget 60tok/s
 output_says 'not even at the fast end of its band'
 expect 0 advise "$config" --hardware gb10 --budget 35tok/s
 output_says 'No format holds at the slow end'
+# What is too large for a limit of size is not said to be too slow, and what would do does.
+expect 0 advise "$config" --hardware rtx4090 --budget 3bits
+output_says 'within the budget: the least is 4.1250 bits, 5.71 GB of weights'
+expect 0 advise "$config" --hardware rtx4090 --budget 3GB --budget 300tok/s
+output_says 'within the budget: the least is 4.1250 bits, 5.71 GB of weights'
+expect 0 advise "$config" --hardware rtx4090 --budget 4.125bits --budget 5.71GB
+output_says 'the least error of what fits and holds'
 # Runtimes and layouts leave what they load.
 expect 0 advise "$config" --runtime vllm --hardware b200 --budget 16bits --json
 check "no int8 on sm_100" bash -c "! grep -q '\"codec\": \"int8:' '$tmp/out'"
@@ -53,6 +60,8 @@ expect 0 predict --hardware rtx4090 --model "$DATA/configs/gemma-3-4b.json"
 # What needs the weights is refused.
 expect 2 advise "$config" --hardware rtx4090 --budget 60tok/s -o "$tmp/r.json"
 error_says 'needs the weights'
+expect 2 advise "$config" --hardware rtx4090 --budget 60tok/s --budget 0.01t2
+error_says 'a limit on t2 needs the weights'
 expect 2 advise "$config" --budget 60tok/s
 error_says 'hardware NAME is needed'
 expect 3 advise "$config" --hardware rtx4090 --budget 60tok/s --layout torchao

@@ -143,6 +143,54 @@ static void test_budgets(void **state)
     kerf_hardware_close(h);
 }
 
+/* The number behind `words` in the refusal of a request. */
+static double refused(const kerf_advise_request *r, const char *words)
+{
+    kerf_advice *a;
+    kerf_error err = {0};
+    assert_int_equal(kerf_advise(model, r, NULL, NULL, &a, &err), KERF_E_LIMIT);
+    const char *at = strstr(err.text, words);
+    if (!at) fail_msg("'%s' does not say '%s'", err.text, words);
+    return strtod(at + strlen(words), NULL);
+}
+
+/* What a refusal says that it would take is enough, as it is written there. */
+static void test_nearest(void **state)
+{
+    (void)state;
+    static const char *const only[] = {"*layers.2.*"};
+    const kerf_select some = {.only = only, .onlys = 1};
+    kerf_hardware *h = NULL;
+    kerf_error err = {0};
+    must(kerf_hardware_get("h200", &h, &err), &err);
+    for (size_t i = 0; i < 2 * CODECS; i++) {
+        kerf_advise_request r = request_of((kerf_budget){.bits = 1});
+        r.codec = &candidate[i % CODECS];
+        r.codecs = 1;
+        r.select = i < CODECS ? NULL : &some;
+        r.budget.bits = refused(&r, "it would take ");
+        kerf_advice_close(advise(&r));
+        r.budget = (kerf_budget){.bytes = 1};
+        r.budget.bytes = refused(&r, "bits, ");
+        kerf_advice_close(advise(&r));
+        r.minimise = KERF_PRICE_BYTES;
+        r.budget = (kerf_budget){.us = 1};
+        r.hardware = h;
+        r.model = &config;
+        for (unsigned n = 1; n < 40; n += 3) {
+            r.batch = n;
+            r.budget = (kerf_budget){.us = 1};
+            r.budget.us = refused(&r, "; or ");
+            kerf_advice_close(advise(&r));
+            r.budget = (kerf_budget){.us = 1};
+            const double speed = refused(&r, "us a step, ");
+            r.budget = (kerf_budget){.tokens_per_s = speed};
+            kerf_advice_close(advise(&r));
+        }
+    }
+    kerf_hardware_close(h);
+}
+
 static double bytes_of(const kerf_advice *a, const char *part)
 {
     double bytes = 0;
@@ -311,10 +359,11 @@ static void test_cancel(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_choice),  cmocka_unit_test(test_budgets),
-        cmocka_unit_test(test_alpha),   cmocka_unit_test(test_contradictions),
-        cmocka_unit_test(test_reports), cmocka_unit_test(test_cache),
-        cmocka_unit_test(test_cancel),  cmocka_unit_test(test_candidates),
+        cmocka_unit_test(test_choice),         cmocka_unit_test(test_budgets),
+        cmocka_unit_test(test_nearest),        cmocka_unit_test(test_alpha),
+        cmocka_unit_test(test_contradictions), cmocka_unit_test(test_reports),
+        cmocka_unit_test(test_cache),          cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_candidates),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

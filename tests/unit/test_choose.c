@@ -323,12 +323,45 @@ static void small_and_wrong(void **state)
     drop(&in);
 }
 
+/* Where one option of each group beats the others, there is one choice: it, too, must stay under
+ * the limits. */
+static void a_choice_without_choice(void **state)
+{
+    (void)state;
+    static const kerf_option option[] = {{{1, 5, 7}}, {{2, 6, 8}}, {{3, 4, 9}}, {{4, 5, 10}}};
+    static const size_t first[] = {0, 2, 4};
+    size_t pick[2];
+    const double least[KERF_PRICES] = {4, 9, 16};
+    for (kerf_price minimise = 0; minimise < KERF_PRICES; minimise++) {
+        for (kerf_price m = 0; m < KERF_PRICES; m++) {
+            kerf_problem p = {.option = option,
+                              .first = first,
+                              .groups = 2,
+                              .limit = {INFINITY, INFINITY, INFINITY},
+                              .minimise = minimise};
+            kerf_choice c = {.pick = pick};
+            if (m == minimise) continue;
+            p.limit[m] = least[m];
+            assert_int_equal(kerf_choose(&p, &c, NULL), KERF_OK);
+            assert_true(pick[0] == 0 && pick[1] == 2 && c.total[m] == least[m]);
+            p.limit[m] = least[m] - 0.5;
+            assert_int_equal(kerf_choose(&p, &c, NULL), KERF_E_LIMIT);
+            assert_true(c.nearest[m] == least[m]);
+            p.limit[m] = least[m]; /* one that holds, and one that does not */
+            const kerf_price other = (kerf_price)(KERF_PRICES - m - minimise);
+            p.limit[other] = least[other] / 2;
+            assert_int_equal(kerf_choose(&p, &c, NULL), KERF_E_LIMIT);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_best_of_all_choices), cmocka_unit_test(the_nearest_limit),
         cmocka_unit_test(large_problems),          cmocka_unit_test(what_was_not_looked_at_counts),
         cmocka_unit_test(nested_choices),          cmocka_unit_test(small_and_wrong),
+        cmocka_unit_test(a_choice_without_choice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -321,6 +321,12 @@ static void gpus_share_a_model(void **state)
     assert_int_equal(kerf_model_shard(&experts, 4, 1, &one, &err), KERF_OK);
     assert_int_equal(kerf_model_plan(&one, h100, &fp8, &phase, &both, &err), KERF_OK);
     assert_near(operator_of(&both, "tokens to experts and back")->count, 48, 0);
+    /* Of 4 tokens, each GPU sends one to 8 experts, 2048 numbers each time: 3 of 4 to others. */
+    const kerf_phase four = {.batch = 4, .context = 4096};
+    assert_int_equal(kerf_model_plan(&one, h100, &fp8, &four, &both, &err), KERF_OK);
+    kerf_predict_all_reduce(h100, 4, 8 * 2048 * 2, &p);
+    assert_near(operator_of(&both, "tokens to experts and back")->time.low_us, p.low_us, 1e-9);
+    assert_near(p.low_us, 4 + 2 * 0.75 * 8 * 2048 * 2 / (0.9 * 450e3), 1e-9);
     assert_near(operator_of(&both, "all-reduce")->count, 48, 0);
     /* 1.5 MB of a sum of 1 MB among four, 450 GB/s each way: 3.3 us, and the launch. */
     kerf_predict_all_reduce(h100, 4, 1e6, &p);

@@ -205,7 +205,8 @@ typedef struct kerf_advice {
     size_t groups;
     double elements;   /* of all groups                                                         */
     double kept_bytes; /* of tensors that no format is chosen for                               */
-    double other_us;   /* of a step's operators besides the groups: attention, norms, router    */
+    double other_us;   /* of a step besides the groups: attention, norms, router, and layers that
+                          are kept                                                             */
     double other_low_us, other_high_us;
     size_t weighted; /* tensors that the imatrix names                                        */
 

@@ -18,7 +18,7 @@ typedef struct kerf_typical_request {
     const kerf_runtime *runtime; /* NULL: any                                 */
     const kerf_codec *codec;     /* [codecs] candidates; one without a typical error is left out */
     size_t codecs;
-    kerf_budget budget; /* bits, bytes (weights), us, tokens_per_s, likely; t2 is not looked at */
+    kerf_budget budget; /* bits, bytes (weights), us, tokens_per_s, likely; no t2               */
     double batch, context; /* 0: 1 and 4096                                   */
     unsigned gpus;         /* that share the model; 0, 1: one                 */
     int expert_parallel;   /* 1: as in kerf_model_shard                       */
@@ -47,7 +47,8 @@ typedef struct kerf_typical {
     kerf_typical_request request; /* a copy; what its pointers lead to must outlive this */
 } kerf_typical;
 
-/* KERF_E_NOSUP: no candidate is left. Close the result with kerf_typical_close. */
+/* KERF_E_NOSUP: no candidate is left. KERF_E_ARG: a limit on t2. Close the result with
+ * kerf_typical_close. */
 KERF_API KERF_CHECK kerf_status kerf_advise_typical(const kerf_typical_request *r,
                                                     kerf_typical **out, kerf_error *err);
 KERF_API void kerf_typical_close(kerf_typical *t); /* NULL is fine */
