@@ -45,9 +45,14 @@ static void put_ruined(kf_page *p, const char *tensor, const kerf_score *s)
 {
     char name[256];
     const double rest = kerf_score_rest_t2(s), lost = kerf_score_lost_share(s);
+    if (s->nonfinite)
+        fprintf(p->to,
+                "%s: %llu of %llu weights become NaN or infinite, which the figures leave out\n",
+                kerf_text_printable(tensor, name, sizeof name), (unsigned long long)s->nonfinite,
+                (unsigned long long)s->elements);
     if (lost > 0)
         fprintf(p->to,
-                "%s: %.2g %% of its blocks of 128 weights have lost more than half of themselves, "
+                "%s: %.3g %% of its blocks of 128 weights have lost more than half of themselves, "
                 "which one scale far above the others does\n",
                 kerf_text_printable(tensor, name, sizeof name), 100 * lost);
     if (!(rest > 0.1 && rest > 4 * kerf_score_t2(s))) return;
