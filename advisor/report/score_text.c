@@ -83,6 +83,19 @@ static void put_tensors(kf_page *p, const kerf_scores *s, unsigned show)
     kf_table_end(p);
 }
 
+/* Of an imatrix that does not name all tensors the total is that of the others. */
+static void put_unweighted(kf_page *p, const kerf_scores *s)
+{
+    size_t weighted = 0;
+    for (size_t i = 0; i < s->tensors; i++) {
+        const kerf_score *first = &s->score[i * s->codecs];
+        weighted += kerf_score_weighted_t2(first) == kerf_score_weighted_t2(first);
+    }
+    if (s->imatrix && weighted < s->tensors)
+        fprintf(p->to, "weighted: of %zu of them alone, for which %s has columns that count\n",
+                weighted, kf_page_plain(p, s->imatrix));
+}
+
 static void put_scores(kf_page *p, const void *ctx)
 {
     const scores_text *t = ctx;
@@ -101,6 +114,7 @@ static void put_scores(kf_page *p, const void *ctx)
     }
     fprintf(p->to, "%zu of %zu tensors of %s\n", s->tensors, s->considered,
             kf_page_plain(p, s->source));
+    put_unweighted(p, s);
     begin_figures(p, "~format", show);
     for (size_t c = 0; c < s->codecs; c++) {
         kf_table_cell(p, "%s", kerf_codec_name(s->codec[c], name, sizeof name));

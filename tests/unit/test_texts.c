@@ -227,6 +227,12 @@ static void test_scores(void **state)
     has(" in int8:amax: 100 % of its blocks of 128 ");
     done();
     s->score[1].nonfinite = s->score[3].lost_blocks = 0;
+    s->imatrix = "some.dat";
+    for (size_t i = 1; i < s->tensors; i++) s->score[2 * i].weighted_signal = 1;
+    check(kerf_scores_text(s, 0, &wide, &text, &size, &why));
+    has("\nweighted: of 27 of them alone, for which some.dat has ");
+    done();
+    s->imatrix = NULL;
     check(kerf_scores_text(s, 1, &wide, &text, &size, &why));
     assert_int_equal(lines(), 2 + s->tensors * 2 + 1 + 1 + 2 + 2);
     done();
