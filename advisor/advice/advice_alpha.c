@@ -1,5 +1,6 @@
 /* advice_alpha.c - how much the error of a tensor matters: files of rules, and alpha of each
  * tensor, from these, from curves or from a calibration. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,15 +147,42 @@ static kerf_status alpha_by_calibration(kerf_advice *a, const kerf_calibration *
     return KERF_OK;
 }
 
+/* The last mean that was read: experts of a layer have one matrix for what comes from the router
+ * and one for their last weights. */
+typedef struct shared_input {
+    int is_known, layer;
+    double mean;
+} shared_input;
+
+/* Where errors are those of a Gram matrix of all experts, so must be what they are measured by: an
+ * expert's own inputs may be far smaller, or unknown. NaN: it has none. */
+static kerf_status find_shared(const kerf_calibration *c, const kerf_weight *w,
+                               shared_input last[2], double *out, kerf_error *err)
+{
+    shared_input *s = &last[w->place.piece == KERF_PIECE_DOWN];
+    *out = NAN;
+    if (w->place.role != KERF_ROLE_EXPERT || w->shape.rank != 2 || !kerf_calibration_has_gram(c, w))
+        return KERF_OK;
+    if (!s->is_known || s->layer != w->place.layer)
+        KF_TRY(kerf_calibration_gram_mean(c, w, &s->mean, err));
+    s->is_known = 1;
+    s->layer = w->place.layer;
+    *out = s->mean;
+    return KERF_OK;
+}
+
 /* The mean square of the inputs of each tensor. */
 static kerf_status find_inputs(kerf_advice *a, const kerf_calibration *c, kerf_error *err)
 {
+    shared_input last[2] = {{0}};
     for (size_t t = 0; t < a->tensors; t++) {
         kerf_importance h;
-        double sum = 0;
+        double sum = 0, shared;
+        KF_TRY(find_shared(c, a->tensor[t].weight, last, &shared, err));
         KF_TRY(kerf_importance_read(kerf_calibration_imatrix(c), a->tensor[t].weight, 1, &h, err));
         for (uint64_t k = 0; k < h.count; k++) sum += (double)h.value[k];
         a->tensor[t].input = h.count ? sum / (double)h.count : 0;
+        if (h.count && shared == shared) a->tensor[t].input = shared;
         kerf_importance_free(&h);
     }
     return KERF_OK;

@@ -38,10 +38,20 @@ static kerf_status stored_bytes(const kerf_advice *a, const kerf_advice_tensor *
     return KERF_OK;
 }
 
+/* A format whose range ends below a weight makes Inf of it: errors leave such elements out, and the
+ * format would seem to lose nothing. */
+static void drop_overflowing(const kerf_advice *a, kerf_advice_group *g)
+{
+    for (size_t m = 0; m < g->members; m++)
+        for (size_t c = 0; c < a->codecs; c++)
+            if (a->tensor[g->member[m]].score[c].nonfinite) g->cost[c].possible = 0;
+}
+
 static kerf_status cost_group(kerf_advice *a, kerf_advice_group *g, kerf_error *err)
 {
     kerf_advice_cost *keep = &g->cost[a->codecs];
     keep->possible = 1;
+    drop_overflowing(a, g);
     for (size_t m = 0; m < g->members; m++) {
         const kerf_advice_tensor *t = &a->tensor[g->member[m]];
         keep->bytes += (double)kerf_weight_kept_bytes(t->weight, a->layout);

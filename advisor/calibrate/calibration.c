@@ -259,18 +259,52 @@ int kerf_calibration_has_gram(const kerf_calibration *c, const kerf_weight *w)
     return find_gram(c, w) != NULL;
 }
 
+/* *n: the numbers of the matrix of a weight with k columns. */
+static kerf_status check_square(const kerf_calibration *c, const kerf_tensor *t,
+                                const kerf_weight *w, uint64_t k, uint64_t *n, kerf_error *err)
+{
+    if (kf_mul_ok(k, k, n) && t->bytes / 4 == *n) return KERF_OK;
+    return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                   "%.200s: %.200s is no square of %" PRIu64 ", the columns of %.200s",
+                   kerf_checkpoint_path(c->files), t->name, k, w->name);
+}
+
+static uint64_t columns_of(const kerf_weight *w)
+{
+    return w->shape.rank ? w->shape.dim[w->shape.rank - 1] : 1;
+}
+
+kerf_status kerf_calibration_gram_mean(const kerf_calibration *c, const kerf_weight *w, double *out,
+                                       kerf_error *err)
+{
+    const kerf_tensor *t = find_gram(c, w);
+    const uint64_t k = columns_of(w);
+    uint64_t n;
+    double sum = 0;
+    *out = NAN;
+    if (!t) return KERF_OK;
+    KF_TRY(check_square(c, t, w, k, &n, err));
+    for (uint64_t i = 0; i < k; i++) {
+        float x;
+        KF_TRY(kerf_reader_read(reader_of(c), t, 4 * (i * k + i), &x, sizeof x, err));
+        sum += (double)x;
+    }
+    if (!isfinite(sum) || t->dtype != KERF_F32)
+        return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: %.200s: its diagonal is not finite",
+                       kerf_checkpoint_path(c->files), t->name);
+    *out = sum / (double)k;
+    return KERF_OK;
+}
+
 kerf_status kerf_calibration_gram(const kerf_calibration *c, const kerf_weight *w, kerf_gram *out,
                                   kerf_error *err)
 {
     const kerf_tensor *t = find_gram(c, w);
-    const uint64_t k = w->shape.rank ? w->shape.dim[w->shape.rank - 1] : 1;
+    const uint64_t k = columns_of(w);
     uint64_t n;
     *out = (kerf_gram){0};
     if (!t) return KERF_OK;
-    if (!kf_mul_ok(k, k, &n) || t->bytes / 4 != n)
-        return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
-                       "%.200s: %.200s is no square of %" PRIu64 ", the columns of %.200s",
-                       kerf_checkpoint_path(c->files), t->name, k, w->name);
+    KF_TRY(check_square(c, t, w, k, &n, err));
     KF_TRY(kf_allocate(&out->value, n, sizeof *out->value, err));
     out->columns = k;
     kerf_status s = read_floats(c, t, n, out->value, err);

@@ -262,6 +262,13 @@ kerf_status kf_collector_receive(kf_collector *c, const kerf_ranks *r, unsigned 
 
 /* --- tensors ------------------------------------------------------------------------------- */
 
+static int all_finite(const float *x, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        if (!isfinite(x[i])) return 0;
+    return 1;
+}
+
 static kerf_status write_means(const kf_collector *c, const kf_slot *s, kerf_writer *w,
                                kerf_error *err)
 {
@@ -273,8 +280,16 @@ static kerf_status write_means(const kf_collector *c, const kf_slot *s, kerf_wri
         const double tokens = t->tokens[i / s->columns];
         mean[i] = tokens > 0 ? (float)(t->square[i] / tokens) : 1;
     }
-    const kerf_status status =
-        kerf_writer_write(w, s->entry[KF_PART_MEAN], 0, mean, (size_t)n * sizeof *mean, err);
+    kerf_status status =
+        all_finite(mean, n)
+            ? KERF_OK
+            : kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                      "%.200s: its inputs are NaN or infinite: a weight ahead of it is ruined, or "
+                      "its states leave the range of fp32",
+                      s->weight->name);
+    if (status == KERF_OK)
+        status =
+            kerf_writer_write(w, s->entry[KF_PART_MEAN], 0, mean, (size_t)n * sizeof *mean, err);
     free(mean);
     return status;
 }

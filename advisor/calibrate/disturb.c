@@ -222,6 +222,11 @@ static kerf_status write_group(const disturbing *d, size_t i, kerf_error *err)
         spread += (d->value[i][k] - mean) * (d->value[i][k] - mean);
     const double error = sqrt(spread / (draws - 1) / draws);
     const float out[2] = {(float)(mean / (double)count), (float)(error / (double)count)};
+    if (!isfinite(out[0]) || !isfinite(out[1]))
+        return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                       "layer %llu: what noise in it costs is no number: what the model predicts "
+                       "is NaN or infinite",
+                       (unsigned long long)d->layer);
     for (size_t k = 0; k < count; k++)
         KF_TRY(kerf_writer_write(d->job->writer, first + k, 0, out, sizeof out, err));
     return kerf_writer_mark(d->job->writer, first, count, 0, err);

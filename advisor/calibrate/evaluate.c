@@ -169,13 +169,16 @@ static int by_size(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-/* The 95 % interval of the mean over rows, by drawing as many rows again with repetition. */
+/* The 95 % interval of the mean over rows, by drawing as many rows again with repetition. One row
+ * says nothing of how rows differ. */
 static kerf_status resample(const evaluating *e, const kerf_next_said *p, kerf_eval_model *m,
                             kerf_error *err)
 {
     const uint64_t rows = e->public->rows, per_row = e->public->length - 1;
     double *row = NULL, mean[RESAMPLES];
     uint64_t counter = 0;
+    m->kl_low = m->kl_high = NAN;
+    if (rows < 2) return KERF_OK;
     KF_TRY(kf_allocate(&row, rows, sizeof *row, err));
     for (uint64_t i = 0; i < rows; i++)
         for (uint64_t k = 0; k < per_row; k++) row[i] += (double)p[i * per_row + k].kl;
@@ -199,7 +202,7 @@ static kerf_status find_tail(const evaluating *e, const kerf_next_said *p, kerf_
     KF_TRY(kf_allocate(&kl, n, sizeof *kl, err));
     for (uint64_t i = 0; i < n; i++) kl[i] = (double)p[i].kl;
     qsort(kl, (size_t)n, sizeof *kl, by_size);
-    m->figure[KERF_EVAL_KL_P99] = kl[(n - 1) * 99 / 100];
+    m->figure[KERF_EVAL_KL_P99] = kl[n - 1 - n / 100]; /* no more than 1 % lie above it */
     m->kl_most = kl[n - 1];
     free(kl);
     return KERF_OK;

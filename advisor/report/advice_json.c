@@ -58,10 +58,12 @@ static json_t *measured_json(const kerf_advice *a)
         const kerf_advice_measured *m = &a->measured[i];
         const char *codec =
             m->uniform == SIZE_MAX ? NULL : kerf_advice_codec_name(a, m->uniform, name);
-        kf_json_add(&all, json_pack("{s:s*, s:f, s:f, s:f, s:[f,f], s:f, s:b}", "codec", codec,
-                                    "bits", m->bits, "predicted", m->predicted, "kl", m->kl,
-                                    "kl_interval", m->kl_low, m->kl_high, "perplexity",
-                                    m->perplexity, "recommended", i == a->measured_pick));
+        kf_json_add(&all,
+                    json_pack("{s:s*, s:f, s:f, s:o, s:[o,o], s:o, s:b}", "codec", codec, "bits",
+                              m->bits, "predicted", m->predicted, "kl", kf_json_number(m->kl),
+                              "kl_interval", kf_json_number(m->kl_low), kf_json_number(m->kl_high),
+                              "perplexity", kf_json_number(m->perplexity), "recommended",
+                              i == a->measured_pick));
     }
     return all;
 }

@@ -65,11 +65,14 @@ static void put_measured(const kerf_advice *a, FILE *to)
         const char *what = m->uniform < a->codecs ? kerf_advice_codec_name(a, m->uniform, name)
                            : i == 0               ? "the choice"
                                                   : "another budget";
+        char interval[64] = "no interval";
+        if (m->kl_low <= m->kl_high)
+            snprintf(interval, sizeof interval, "%.5f to %.5f", m->kl_low, m->kl_high);
         fprintf(to,
-                "%s %-20s %6.3f bits: predicted %.4e, measured KL %.5f (%.5f to %.5f), perplexity "
+                "%s %-20s %6.3f bits: predicted %.4e, measured KL %.5f (%s), perplexity "
                 "%.4f of %.4f\n",
-                i == a->measured_pick ? "*" : " ", what, m->bits, m->predicted, m->kl, m->kl_low,
-                m->kl_high, m->perplexity, a->source_perplexity);
+                i == a->measured_pick ? "*" : " ", what, m->bits, m->predicted, m->kl, interval,
+                m->perplexity, a->source_perplexity);
     }
     if (a->measured_pick)
         fprintf(to,

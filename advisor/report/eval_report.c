@@ -8,6 +8,31 @@
 #include "file/json/json_text.h"
 #include "report/ci_text.h"
 
+/* --- words --------------------------------------------------------------------------------- */
+
+enum { WORDS = 96 };
+
+/* What is wrong with a figure that is over its limit. */
+static void say_fault(char out[WORDS], const kerf_evaluation *e, const kerf_eval_model *m,
+                      kerf_eval_figure f)
+{
+    const char *name = kerf_eval_figure_name(f);
+    if (isnan(m->figure[f]))
+        snprintf(out, WORDS, "%s is no number: what it predicts is NaN or infinite", name);
+    else
+        snprintf(out, WORDS, "%s %.4g is over its limit %.4g", name, m->figure[f],
+                 e->limits.most[f]);
+}
+
+/* "-" where there is none: one row, or predictions that are no numbers. */
+static void say_interval(char out[WORDS], const kerf_eval_model *m)
+{
+    if (isnan(m->kl_low) || isnan(m->kl_high))
+        snprintf(out, WORDS, "-");
+    else
+        snprintf(out, WORDS, "%.5f to %.5f", m->kl_low, m->kl_high);
+}
+
 /* --- JSON ---------------------------------------------------------------------------------- */
 
 static json_t *pack_model(const kerf_evaluation *e, size_t i)
@@ -54,25 +79,26 @@ kerf_status kerf_evaluation_write(const kerf_evaluation *e, char **text, size_t 
 static void put_text(kf_page *p, const void *ctx)
 {
     const kerf_evaluation *e = ctx;
+    char words[WORDS];
     kf_table_begin(p, "~model|>bits|>perplexity|>KL|+>95 %|>99th|>same top");
     for (size_t i = 0; i < e->models; i++) {
         const kerf_eval_model *m = &e->model[i];
         kf_table_cell(p, "%s", kf_page_plain(p, m->path));
         kf_table_cell(p, "%.3f", m->bits);
-        kf_table_cell(p, "%.4f", m->perplexity);
-        kf_table_cell(p, "%.5f", m->figure[KERF_EVAL_KL]);
-        kf_table_cell(p, "%.5f to %.5f", m->kl_low, m->kl_high);
-        kf_table_cell(p, "%.4f", m->figure[KERF_EVAL_KL_P99]);
+        say_interval(words, m);
+        kf_table_figure(p, "%.4f", m->perplexity);
+        kf_table_figure(p, "%.5f", m->figure[KERF_EVAL_KL]);
+        kf_table_cell(p, "%s", words);
+        kf_table_figure(p, "%.4f", m->figure[KERF_EVAL_KL_P99]);
         kf_table_cell(p, "%.2f %%", 100 * (1 - m->figure[KERF_EVAL_FLIPS]));
     }
     kf_table_end(p);
     for (size_t i = 1; i < e->models; i++)
-        for (unsigned f = 0; f < KERF_EVAL_FIGURES; f++)
-            if (e->model[i].over >> f & 1u)
-                fprintf(p->to, "%s: %s %.4g is over its limit %.4g\n",
-                        kf_page_plain(p, e->model[i].path),
-                        kerf_eval_figure_name((kerf_eval_figure)f), e->model[i].figure[f],
-                        e->limits.most[f]);
+        for (unsigned f = 0; f < KERF_EVAL_FIGURES; f++) {
+            if (!(e->model[i].over >> f & 1u)) continue;
+            say_fault(words, e, &e->model[i], (kerf_eval_figure)f);
+            fprintf(p->to, "%s: %s\n", kf_page_plain(p, e->model[i].path), words);
+        }
     fprintf(p->to, "%llu predictions in %llu rows, %.1f s\n", (unsigned long long)e->predictions,
             (unsigned long long)e->rows, e->seconds);
 }
@@ -95,10 +121,9 @@ static void test_at(const void *ctx, size_t i, kf_ci_test *out)
     out->fault[0] = 0;
     for (unsigned f = 0; f < KERF_EVAL_FIGURES && n < sizeof out->fault; f++) {
         if (!(m->over >> f & 1u)) continue;
-        const int k =
-            kf_print(out->fault + n, sizeof out->fault - n, "%s%s %.4g is over its limit %.4g",
-                     n ? "; " : "", kerf_eval_figure_name((kerf_eval_figure)f), m->figure[f],
-                     e->limits.most[f]);
+        char words[WORDS];
+        say_fault(words, e, m, (kerf_eval_figure)f);
+        const int k = kf_print(out->fault + n, sizeof out->fault - n, "%s%s", n ? "; " : "", words);
         if (k > 0) n += (size_t)k;
     }
 }
@@ -119,9 +144,11 @@ static void put_markdown(const kerf_evaluation *e, const kf_ci_tests *tests, FIL
         const kerf_eval_model *m = &e->model[i];
         fputs("| ", to);
         kf_ci_put_code(to, m->path);
-        fprintf(to, " | %.3f | %.4f | %.5f | %.5f to %.5f | %.4f | %.2f %% |\n", m->bits,
-                m->perplexity, m->figure[KERF_EVAL_KL], m->kl_low, m->kl_high,
-                m->figure[KERF_EVAL_KL_P99], 100 * (1 - m->figure[KERF_EVAL_FLIPS]));
+        char words[WORDS];
+        say_interval(words, m);
+        fprintf(to, " | %.3f | %.4f | %.5f | %s | %.4f | %.2f %% |\n", m->bits, m->perplexity,
+                m->figure[KERF_EVAL_KL], words, m->figure[KERF_EVAL_KL_P99],
+                100 * (1 - m->figure[KERF_EVAL_FLIPS]));
     }
 }
 

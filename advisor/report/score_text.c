@@ -45,9 +45,14 @@ static void put_ruined(kf_page *p, const char *tensor, const kerf_score *s)
 {
     char name[256];
     const double rest = kerf_score_rest_t2(s), lost = kerf_score_lost_share(s);
+    if (s->nonfinite)
+        fprintf(p->to,
+                "%s: %llu of %llu weights become NaN or infinite, which the figures leave out\n",
+                kerf_text_printable(tensor, name, sizeof name), (unsigned long long)s->nonfinite,
+                (unsigned long long)s->elements);
     if (lost > 0)
         fprintf(p->to,
-                "%s: %.2g %% of its blocks of 128 weights have lost more than half of themselves, "
+                "%s: %.3g %% of its blocks of 128 weights have lost more than half of themselves, "
                 "which one scale far above the others does\n",
                 kerf_text_printable(tensor, name, sizeof name), 100 * lost);
     if (!(rest > 0.1 && rest > 4 * kerf_score_t2(s))) return;
@@ -78,6 +83,19 @@ static void put_tensors(kf_page *p, const kerf_scores *s, unsigned show)
     kf_table_end(p);
 }
 
+/* Of an imatrix that does not name all tensors the total is that of the others. */
+static void put_unweighted(kf_page *p, const kerf_scores *s)
+{
+    size_t weighted = 0;
+    for (size_t i = 0; i < s->tensors; i++) {
+        const kerf_score *first = &s->score[i * s->codecs];
+        weighted += kerf_score_weighted_t2(first) == kerf_score_weighted_t2(first);
+    }
+    if (s->imatrix && weighted < s->tensors)
+        fprintf(p->to, "weighted: of %zu of them alone, for which %s has columns that count\n",
+                weighted, kf_page_plain(p, s->imatrix));
+}
+
 static void put_scores(kf_page *p, const void *ctx)
 {
     const scores_text *t = ctx;
@@ -96,6 +114,7 @@ static void put_scores(kf_page *p, const void *ctx)
     }
     fprintf(p->to, "%zu of %zu tensors of %s\n", s->tensors, s->considered,
             kf_page_plain(p, s->source));
+    put_unweighted(p, s);
     begin_figures(p, "~format", show);
     for (size_t c = 0; c < s->codecs; c++) {
         kf_table_cell(p, "%s", kerf_codec_name(s->codec[c], name, sizeof name));

@@ -303,13 +303,18 @@ static int is_empty(const kerf_decision *d, unsigned seen)
 kerf_status kf_notes_seen(kf_notes *n, const kf_decisions *d, const unsigned char *seen,
                           kerf_nan nan, kerf_error *err)
 {
-    tensor_list odd = {0}, made_finite = {0}, empty = {0}, unweighted = {0};
+    tensor_list odd = {0}, made_finite = {0}, empty = {0}, unweighted = {0}, overflow = {0};
     for (size_t i = 0; i < d->count; i++) {
         tensor_list *found = d->item[i].codec.format ? &made_finite : &odd;
         if (is_odd(d->item[i].weight, seen[i])) add_name(found, d->item[i].weight->name);
         if (is_empty(&d->item[i], seen[i])) add_name(&empty, d->item[i].weight->name);
         if (seen[i] & KF_SAW_UNWEIGHTED) add_name(&unweighted, d->item[i].weight->name);
+        if (seen[i] & KF_SAW_OVERFLOW) add_name(&overflow, d->item[i].weight->name);
     }
+    KF_TRY(add_list(n, &overflow,
+                    "with numbers above the range of their new type, which are Inf now (what a "
+                    "model computes from there becomes NaN)",
+                    err));
     KF_TRY(add_list(n, &unweighted,
                     "with groups of columns whose importance is 0 throughout, in which no error "
                     "counts and weights may become 0: an imatrix of more text counts them",

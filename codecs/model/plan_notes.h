@@ -21,7 +21,13 @@ kerf_status kf_notes_unused(kf_notes *n, kerf_error *err);
  */
 kerf_status kf_notes_subfolders(kf_notes *n, const kerf_reader *r, const char *to, kerf_error *err);
 /* What was seen in numbers: `seen` has KF_SAW_... of each decision; nan: as it was quantized. */
-enum { KF_SAW_NAN = 1, KF_SAW_INF = 2, KF_SAW_ZEROS = 4, KF_SAW_UNWEIGHTED = 8 };
+enum {
+    KF_SAW_NAN = 1,
+    KF_SAW_INF = 2,
+    KF_SAW_ZEROS = 4,
+    KF_SAW_UNWEIGHTED = 8,
+    KF_SAW_OVERFLOW = 16
+};
 kerf_status kf_notes_seen(kf_notes *n, const kf_decisions *d, const unsigned char *seen,
                           kerf_nan nan, kerf_error *err);
 void kf_notes_free(kf_notes *n); /* all zeros are fine */

@@ -135,6 +135,15 @@ static void see(encode_run *run, const kf_panel *p)
     pthread_mutex_unlock(&run->lock);
 }
 
+static void see_made(encode_run *run, const kf_panel *p)
+{
+    const kerf_span codes = p->plane[KERF_PLANE_CODES];
+    if (!run->job->made) return;
+    pthread_mutex_lock(&run->lock);
+    kf_values_see(run->job->made, codes.p, codes.n);
+    pthread_mutex_unlock(&run->lock);
+}
+
 static kerf_status encode_step(void *ctx, kf_panel *p, kerf_error *err)
 {
     encode_run *run = ctx;
@@ -146,6 +155,7 @@ static kerf_status encode_step(void *ctx, kf_panel *p, kerf_error *err)
         kerf_status s = encode_bands(run, p, u, kf_min_u64(u + step, p->u1), err);
         if (s != KERF_OK) return kf_explain_encode(job->tensor, s, err);
     }
+    see_made(run, p);
     if (job->look) KF_TRY(job->look(job->look_ctx, p, err));
     return kf_work_add(job->work, p->dense.n, err);
 }

@@ -122,4 +122,33 @@ echo '{"schema": "kerf.eval-limits/1", "k": 1}' >"$tmp/limits.json"
 # shellcheck disable=SC2086
 expect 3 eval "$model" "$tmp/q" $text --limits "$tmp/limits.json"
 expect 3 eval "$model" --tokens "$model/config.json"
+
+# One row says nothing of how rows differ, and a percentile has no more than its share above it.
+# shellcheck disable=SC2086
+expect 0 eval "$model" "$tmp/q" $text --rows 4:5 --json
+json_is candidates.0.kl_interval.0 null
+# shellcheck disable=SC2086
+expect 0 eval "$model" "$tmp/q" $text --rows 4:5 --wide
+output_says ' -  *[0-9.]*  *[0-9.]* %'
+expect 0 eval "$model" "$tmp/q" --tokens "$model/eval.u16" --length 3 --rows 4:8 --json
+check "99 % of few are all" test "$(json candidates.0.kl_p99)" = "$(json candidates.0.kl_most)"
+expect 0 advise "$model" --budget 5bits -f nvfp4,mxfp6-e2m3 --tokens "$model/eval.u16" --length 16 --rows 4:5 --json
+json_is measured.0.kl_interval.1 null
+
+# --- a model that predicts no numbers --------------------------------------------------------------
+
+cp -r "$model" "$tmp/ruined"
+chmod -R u+w "$tmp/ruined"
+"$TOOLS/spoil" bytes "$tmp/ruined/model.safetensors" $(($(stat -c %s "$model/model.safetensors") - 512)) 512 127
+# shellcheck disable=SC2086
+expect 1 eval "$model" "$tmp/ruined" $text --rows 4:6
+output_says 'ruined: kl is no number: what it predicts is NaN or infinite'
+# shellcheck disable=SC2086
+expect 3 calibrate "$tmp/ruined" $text --rows 4:8 --alpha 2 -q -o "$tmp/cal3"
+error_says 'what noise in it costs is no number'
+check "nothing is left behind" test ! -e "$tmp/cal3"
+"$TOOLS/spoil" bytes "$tmp/ruined/model.safetensors" 4200448 512 127 # model.layers.2.input_layernorm
+# shellcheck disable=SC2086
+expect 3 calibrate "$tmp/ruined" $text --rows 4:8 --alpha-by none -q -o "$tmp/cal3"
+error_says 'model.layers.2.*: its inputs are NaN or infinite'
 finish

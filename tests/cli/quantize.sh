@@ -122,6 +122,17 @@ done
 expect 0 quantize "$tmp/nan.safetensors" -f nvfp4 --keep a.weight -o "$tmp/o.safetensors"
 error_says '1 tensor kept with NaN or Inf, as the source has it .*: a.weight'
 
+# Finite numbers that fp16 has no place for.
+cp "$model/model.safetensors" "$tmp/large.safetensors"
+chmod u+w "$tmp/large.safetensors"
+"$TOOLS/spoil" bytes "$tmp/large.safetensors" 1053184 2 127 # model.layers.0.mlp.down_proj
+for format in fp16 bf16; do
+    expect 0 quantize "$tmp/large.safetensors" -f $format -y -o "$tmp/o.safetensors"
+    check "$format: whether numbers became Inf" test \
+        "$(grep -c '^1 tensor with numbers above the range of their new type.*: model.layers.0.mlp.down_proj.weight$' "$tmp/err")" \
+        = "$([ $format = fp16 ] && echo 1 || echo 0)"
+done
+
 # Workers meet several at once: the first one in the tensor is told, whoever was faster.
 header='{"a.weight":{"dtype":"BF16","shape":[2048,4096],"data_offsets":[0,16777216]}}   '
 printf '%b\0\0\0\0\0\0\0%s' "\\x$(printf %x ${#header})" "$header" > "$tmp/many.safetensors"

@@ -68,6 +68,7 @@ static void test_reader(void **state)
     kerf_gram gram;
     kerf_importance h;
     kerf_error err;
+    double mean;
     float amax;
     const char *path = in_folder(state, "cal.safetensors");
     write_given(path, g, 6, "kerf.calibration/1");
@@ -81,6 +82,8 @@ static void test_reader(void **state)
     must(kerf_calibration_gram(c, &w, &gram, &err), &err); /* that of a */
     assert_memory_equal(gram.value, square, sizeof square);
     kerf_gram_free(&gram);
+    must(kerf_calibration_gram_mean(c, &w, &mean, &err), &err);
+    assert_true(mean == 6.5); /* of 4 and 9 */
     must(kerf_calibration_alpha(c, &w, &got, &err), &err);
     assert_true(isnan(got.value));
     w.name = "a";

@@ -220,6 +220,19 @@ static void test_scores(void **state)
     snprintf(part, sizeof part, "%.3e", kerf_score_t2(&s->total[1]));
     has(part);
     done();
+    s->score[1].nonfinite = 3;
+    s->score[3].lost_blocks = s->score[3].elements / 128;
+    check(kerf_scores_text(s, 0, &wide, &text, &size, &why));
+    has(" in int8:amax: 3 of 196608 weights become NaN or infinite");
+    has(" in int8:amax: 100 % of its blocks of 128 ");
+    done();
+    s->score[1].nonfinite = s->score[3].lost_blocks = 0;
+    s->imatrix = "some.dat";
+    for (size_t i = 1; i < s->tensors; i++) s->score[2 * i].weighted_signal = 1;
+    check(kerf_scores_text(s, 0, &wide, &text, &size, &why));
+    has("\nweighted: of 27 of them alone, for which some.dat has ");
+    done();
+    s->imatrix = NULL;
     check(kerf_scores_text(s, 1, &wide, &text, &size, &why));
     assert_int_equal(lines(), 2 + s->tensors * 2 + 1 + 1 + 2 + 2);
     done();
@@ -293,6 +306,11 @@ static void test_evaluation(void **state)
     has("\na?b: ");
     has(" is over its limit ");
     has("510 predictions in 2 rows");
+    done();
+    m[1].figure[KERF_EVAL_KL] = m[1].kl_low = m[1].kl_high = m[1].perplexity = NAN;
+    check(kerf_evaluation_text(&e, NULL, &text, &size, &why));
+    has("\na?b: kl is no number: ");
+    assert_null(strstr(text, "nan"));
     done();
 }
 

@@ -184,7 +184,7 @@ typedef struct kerf_advice_curve {
 /* A choice that was carried out in memory and run over the tokens of the request. */
 typedef struct kerf_advice_measured {
     double bits, predicted;     /* per weight of all groups; the sum of alpha t2                 */
-    double kl, kl_low, kl_high; /* of the next token, in nats, and its 95 % interval             */
+    double kl, kl_low, kl_high; /* of the next token, in nats, and its 95 % interval (kerf_eval) */
     double perplexity;
     size_t uniform; /* this candidate for all groups; SIZE_MAX: a mixture                       */
 } kerf_advice_measured;

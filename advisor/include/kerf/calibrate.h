@@ -79,7 +79,14 @@ KERF_API KERF_CHECK kerf_status kerf_calibration_gram(const kerf_calibration *c,
                                                       kerf_error *err);
 KERF_API void kerf_gram_free(kerf_gram *g); /* all zeros are fine */
 
-/* The same for encoders: kerf_output.moments. c must outlive it. */
+/* The mean of its diagonal, which is read alone: the mean square of the inputs that it was made of.
+ * Of an expert these are those of all experts, so that it is not the mean of the expert's own. NaN:
+ * there is none. KERF_E_DATA: as above. */
+KERF_API KERF_CHECK kerf_status kerf_calibration_gram_mean(const kerf_calibration *c,
+                                                           const kerf_weight *w, double *out,
+                                                           kerf_error *err);
+
+/* Gram matrices for encoders: kerf_output.moments. c must outlive it. */
 KERF_API KERF_CHECK kerf_status kerf_calibration_moments(const kerf_calibration *c,
                                                          kerf_moments *out, kerf_error *err);
 

@@ -66,7 +66,7 @@ typedef struct kerf_eval_model {
     double perplexity;
     /* the rest is against the source, and 0 for it */
     double figure[KERF_EVAL_FIGURES];
-    double kl_low, kl_high; /* 95 % of 1000 resamples of the rows; both kl for one row   */
+    double kl_low, kl_high; /* 95 % of 1000 resamples of the rows; NaN for one row       */
     double kl_most;
     double *drift; /* [layers] ||h' - h|| / ||h|| of the states behind each layer, all tokens */
     unsigned over; /* bit f: figure f is over its limit, or NaN */

@@ -253,7 +253,7 @@ class Evaluated(Record):
     loss:        mean of -ln p(next token), in nats; perplexity: e to it
     perplexity_rise:  perplexity over that of the source, less 1
     kl:          mean KL(source || this) of the next token, in nats; kl_low and kl_high: 95 % of
-                 drawings of rows anew; kl_p99: 99th percentile over predictions; kl_most: the largest
+                 drawings of rows anew, NaN of one row; kl_p99: 99th percentile over predictions; kl_most: the largest
     flips:       share of predictions with another most likely token
     drift:       relative distance of the states behind each layer
     over:        figures that are over their limit: ("kl", ...)
