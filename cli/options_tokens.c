@@ -2,11 +2,11 @@
 #include "options_tokens.h"
 
 const option option_text = {"text", 0, "FILE", "a text, cut into tokens by the model's tokenizer"};
-const option option_tokens = {"tokens", 0, "FILE",
-                              "tokens: .u16 or .u32 (little-endian), .npy, .safetensors"};
+const option option_tokens = {"tokens", 0, "FILE", "tokens: .u16, .u32, .npy or .safetensors"};
 const option option_length = {"length", 0, "N",
-                              "tokens of a row, each a text of its own (default: the rows of the "
-                              "file, else the model's context, 2048 at most)"};
+                              "tokens of a row, a text of its own (default: the file's, else the "
+                              "model's context, 2048 at most)"};
+const option option_bos = {"bos", 0, NULL, "rows begin as texts do, with a token like <bos>"};
 const option option_rows = {"rows", 0, "A:B", "rows A to B - 1 alone, counted from 0"};
 
 static kerf_status take_rows(tokens_option *t, const char *text, kerf_error *err)
@@ -21,9 +21,11 @@ static kerf_status take_rows(tokens_option *t, const char *text, kerf_error *err
     return KERF_OK;
 }
 
-static kerf_status make_rows(tokens_option *t, const args *a, int length, kerf_error *err)
+static kerf_status make_rows(tokens_option *t, const args *a, const kerf_checkpoint *model,
+                             int length, kerf_error *err)
 {
     TRY(args_integer(a, "length", 2, 1 << 20, &length, err));
+    if (args_has(a, "bos")) TRY(kerf_tokens_begin_rows(model, (uint64_t)length, &t->list, err));
     t->tokens = (kerf_tokens){t->list.token, t->list.count / (uint64_t)length, (uint64_t)length};
     const char *path = args_value(a, args_has(a, "text") ? "text" : "tokens");
     if (t->list.count < 2)
@@ -45,7 +47,7 @@ kerf_status option_tokens_open(tokens_option *t, const args *a, const kerf_check
         return USAGE(err, "--device %.40s: this verb uses one GPU", args_value(a, "device"));
     TRY(kerf_tokens_for(model, args_value(a, "text"), args_value(a, "tokens"), &t->list, &length,
                         err));
-    return make_rows(t, a, (int)length, err);
+    return make_rows(t, a, model, (int)length, err);
 }
 
 void option_tokens_close(tokens_option *t)

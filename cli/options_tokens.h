@@ -7,7 +7,7 @@
 
 #include "options.h"
 
-extern const option option_text, option_tokens, option_length, option_rows;
+extern const option option_text, option_tokens, option_length, option_bos, option_rows;
 
 typedef struct tokens_option {
     kerf_token_list list; /* owned             */
@@ -15,8 +15,7 @@ typedef struct tokens_option {
     team_option team;     /* a member for each GPU */
 } tokens_option;
 
-/* Rows for this model: as long as --length, the rows of the file, or its context (2048 at most).
- * gpus: the most that --device may name. */
+/* Rows for this model. gpus: the most that --device may name. */
 kerf_status option_tokens_open(tokens_option *t, const args *a, const kerf_checkpoint *model,
                                size_t gpus, kerf_error *err);
 void option_tokens_close(tokens_option *t); /* all zeros are fine */

@@ -128,9 +128,9 @@ const verb verb_calibrate = {
         "  kerf calibrate model/ --text t.txt --alpha-by none --imatrix-gguf i.gguf -o c/\n"
         "  kerf calibrate model/ --text wiki.txt --gram -o cal/ --part 3/8; kerf help merge\n",
     .options = options,
-    .shared = {&option_text, &option_tokens, &option_length, &option_rows, &option_overwrite,
-               &option_resume, &option_part, &option_threads, &option_device, &option_json,
-               &option_wide, &option_progress},
+    .shared = {&option_text, &option_tokens, &option_length, &option_bos, &option_rows,
+               &option_overwrite, &option_resume, &option_part, &option_threads, &option_device,
+               &option_json, &option_wide, &option_progress},
     .reads = {"text", "tokens"},
     .writes = {"output", "imatrix-gguf"},
     .operands_min = 1,

@@ -93,14 +93,12 @@ const verb verb_eval = {
         "candidate is over a limit of --limits.",
     .examples = "  kerf eval model/ model-nvfp4/ --text wiki.txt\n"
                 "  kerf eval model/ a/ b/ --tokens eval.u16 --length 256 --rows 128:256 --json\n"
-                "  kerf eval model/ model-nvfp4/ --text wiki.txt --limits eval.json --junit e.xml\n"
-                "  kerf eval model/ model-nvfp4/ --text wiki.txt --limits eval.json --summary "
-                "--annotations\n"
-                "  kerf eval model/ --text wiki.txt    # its perplexity\n",
+                "  kerf eval model/ a/ --text wiki.txt --limits eval.json --junit e.xml --summary\n"
+                "  kerf eval gemma/ --text wiki.txt --bos    # its perplexity\n",
     .options = options,
     .shared = {&option_summary, &option_annotations, &option_text, &option_tokens, &option_length,
-               &option_rows, &option_overwrite, &option_threads, &option_device, &option_json,
-               &option_wide, &option_progress},
+               &option_bos, &option_rows, &option_overwrite, &option_threads, &option_device,
+               &option_json, &option_wide, &option_progress},
     .reads = {"text", "tokens", "limits"},
     .writes = {"junit", "markdown"},
     .operands_min = 1,

@@ -106,6 +106,25 @@ json_is predictions 124
 check "KL against itself" awk -v kl="$(json candidates.1.kl)" 'BEGIN { exit !(kl <= 1e-6) }'
 check "and of the quantized one" awk -v kl="$(json candidates.0.kl)" 'BEGIN { exit !(kl > 1e-4 && kl < 1) }'
 check "a page" grep -q 'same top token' "$tmp/e.md"
+
+# Rows that begin as the template of the tokenizer says: those of a stream are rows that are made so
+# by hand.
+cp -r "$model" "$tmp/begins" && chmod -R u+w "$tmp/begins"
+sed -i 's/"post_processor": null/"post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}], "special_tokens": {"<s>": {"id": "<s>", "ids": [3]}}}/' \
+    "$tmp/begins/tokenizer.json"
+od -An -v -tu2 -w2 "$model/eval.u16" | awk 'NR <= 60 {
+    if (NR % 15 == 1) printf "\\003\\000"
+    printf "\\%03o\\%03o", $1 % 256, $1 / 256 }' >"$tmp/rows.octal"
+# shellcheck disable=SC2059 # it is a format
+printf "$(cat "$tmp/rows.octal")" >"$tmp/rows.u16"
+expect 0 eval "$tmp/begins" --tokens "$tmp/rows.u16" --length 16 --json
+begun=$(json source.perplexity)
+expect 0 eval "$tmp/begins" --tokens "$model/eval.u16" --bos --length 16 --rows 0:4 --json
+json_is source.perplexity "$begun"
+expect 0 eval "$tmp/begins" --tokens "$model/eval.u16" --length 16 --rows 0:4 --json
+check "other rows without" test "$(json source.perplexity)" != "$begun"
+expect 3 eval "$model" --tokens "$model/eval.u16" --bos --length 16
+expect 2 eval "$tmp/begins" --tokens "$tmp/rows.u16" --bos --length 66
 echo '{"schema": "kerf.eval-limits/1", "kl": 0.00001, "flips": 1}' >"$tmp/limits.json"
 cd "$tmp" && ln -s "$model" tiny # short names: what goes into a file is never shortened
 # shellcheck disable=SC2086

@@ -191,12 +191,31 @@ static void test_tokens_for_a_model(void **state)
     kerf_checkpoint_close(c);
 }
 
+/* Rows begin by the template of a tokenizer, or stay as they were: tests/cli/calibrate.sh has one
+ * that can. */
+static void test_beginnings(void **state)
+{
+    (void)state;
+    kerf_checkpoint *c = NULL;
+    kerf_error err;
+    uint32_t token[6] = {1, 2, 3, 4, 5, 6};
+    kerf_token_list list = {token, 6, 3};
+    must(kerf_checkpoint_open(KERF_TEST_DATA "/tiny-llama", &c, &err), &err);
+    assert_int_equal(kerf_tokens_begin_rows(c, 3, &list, &err), KERF_E_ARG);
+    assert_non_null(strstr(err.text, "these tokens have rows"));
+    list.length = 0;
+    assert_int_equal(kerf_tokens_begin_rows(c, 3, &list, &err), KERF_E_NOSUP);
+    assert_true(strstr(err.text, "no template") || strstr(err.text, "libpcre2-dev"));
+    assert_true(list.token == token && list.count == 6 && list.length == 0);
+    kerf_checkpoint_close(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tokens_for_a_model), cmocka_unit_test(test_forms),
         cmocka_unit_test(test_safetensors),        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_negative),
+        cmocka_unit_test(test_negative),           cmocka_unit_test(test_beginnings),
     };
     return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
 }

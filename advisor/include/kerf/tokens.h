@@ -95,6 +95,15 @@ KERF_API KERF_CHECK kerf_status kerf_tokens_for(const kerf_checkpoint *model, co
                                                 const char *tokens, kerf_token_list *out,
                                                 uint64_t *length, kerf_error *err);
 
+/* Makes rows of `length` tokens of a list that has none. Each begins as a text does by the template
+ * of the model's tokenizer (with a token such as <bos>), and goes on where the one before it ended;
+ * what fills no row is left out. KERF_E_ARG: the list has rows, or fills none; KERF_E_NOSUP: no
+ * template puts a token before a text; and as kerf_tokenizer_open. After a failure the list is as
+ * it was. */
+KERF_API KERF_CHECK kerf_status kerf_tokens_begin_rows(const kerf_checkpoint *model,
+                                                       uint64_t length, kerf_token_list *list,
+                                                       kerf_error *err);
+
 #ifdef __cplusplus
 }
 #endif
