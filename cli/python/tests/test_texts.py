@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -107,3 +108,24 @@ def test_calibrate_is_stopped_by_what_progress_raises(model: Path, tmp_path: Pat
     with pytest.raises(TimeoutError):
         kerf.calibrate(model, tmp_path / "c", tokens=model / "eval.u16", progress=progress, **FEW)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_begin_as_texts_do(model: Path, tmp_path: Path) -> None:
+    begins = tmp_path / "begins"
+    shutil.copytree(model, begins, copy_function=shutil.copyfile)
+    tokenizer = json.loads((model / "tokenizer.json").read_text())
+    tokenizer["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [3]}},
+    }
+    (begins / "tokenizer.json").write_text(json.dumps(tokenizer))
+    stream = np.fromfile(model / "eval.u16", "<u2")[:60]
+    rows = np.insert(stream.reshape(4, 15), 0, 3, axis=1)
+    ours = kerf.evaluate(begins, tokens=model / "eval.u16", bos=True, **FEW)
+    assert ours.json()["source"] == kerf.evaluate(begins, tokens=rows).json()["source"]
+    assert ours.json()["source"] != kerf.evaluate(begins, tokens=model / "eval.u16", **FEW).json()["source"]
+    with pytest.raises(kerf.UnsupportedError, match="no template"):
+        kerf.evaluate(model, tokens=model / "eval.u16", bos=True, **FEW)
+    with pytest.raises(kerf.ArgumentError, match="array"):
+        kerf.evaluate(begins, tokens=rows, bos=True)

@@ -82,7 +82,12 @@ def _given_array(tokens: Any, vocabulary: int) -> tuple[NDArray[np.uint32], int]
 
 
 def _rows_of(
-    model: Checkpoint, words: Path | None, tokens: Any, length: int | None, rows: slice | None
+    model: Checkpoint,
+    words: Path | None,
+    tokens: Any,
+    length: int | None,
+    rows: slice | None,
+    bos: bool,
 ) -> NDArray[np.uint32]:
     """uint32 [rows, length] of a file of text, or of tokens: as the command cuts them."""
     if (words is None) == (tokens is None):
@@ -92,7 +97,10 @@ def _rows_of(
     decoder = ffi.gc(about[0], lib.kerf_decoder_close)
     info = lib.kerf_decoder_about(decoder)
     arena = Arena()
+    context = min(info.context or _LONGEST, _LONGEST)
     if tokens is not None and not isinstance(tokens, (str, os.PathLike)):
+        if bos:
+            raise ArgumentError("bos= is for files; rows of an array begin as they do")
         found, width = _given_array(tokens, info.vocab)
     else:
         with _token_list() as out:
@@ -101,8 +109,10 @@ def _rows_of(
                     call(lib.kerf_tokenizer_encode_file, t, arena.text(words), ffi.NULL, out)
             elif tokens is not None:
                 call(lib.kerf_tokens_read, arena.text(tokens), info.vocab, out)
+            if bos:
+                call(lib.kerf_tokens_begin_rows, model.handle, length or context, out)
             found, width = _array_of(out), out.length
-    width = length or (width if width > 1 else min(info.context or _LONGEST, _LONGEST))
+    width = length or (width if width > 1 else context)
     if width < 2 or found.size < width:
         raise ArgumentError(
             f"{found.size} tokens in rows of {width}: rows of at least two tokens are needed, and one "
@@ -179,6 +189,7 @@ def calibrate(
     tokens: Any = None,
     length: int | None = None,
     rows: slice | None = None,
+    bos: bool = False,
     alpha: Literal["kl", "loss", "none"] = "kl",
     draws: int = 4,
     noise: float = 0.02,
@@ -200,6 +211,7 @@ def calibrate(
     length:     tokens of a row, each a text of its own; None: as the file has them, else the model's
                 context, 2048 at most
     rows:       slice(0, 8): these rows alone
+    bos:        rows of a file begin as the model's tokenizer lets a text begin, with a token like <bos>
     alpha:      what noise in a group of weights is judged by: divergence of the next token, loss, or
                 none of it: one pass over the text
     draws:      of noise for each group, 2 to 64; noise: its t2
@@ -215,7 +227,7 @@ def calibrate(
     arena = Arena()
     model = source_of(source)
     check_files([model.path, text, tokens if isinstance(tokens, (str, os.PathLike)) else None], [out])
-    given = _rows_of(model, text, tokens, length, rows)
+    given = _rows_of(model, text, tokens, length, rows, bos)
     request = arena.new("kerf_calibrate_request *")
     _set_tokens(request.tokens, given)
     request.alpha = _options.choice("alpha", alpha, _BY)
@@ -335,6 +347,7 @@ def evaluate(
     tokens: Any = None,
     length: int | None = None,
     rows: slice | None = None,
+    bos: bool = False,
     limits: Path | Mapping[str, float] | None = None,
     threads: int = 0,
     device: str = "cpu",
@@ -346,13 +359,13 @@ def evaluate(
     limits:  path of a limits file (schema kerf.eval-limits/1), or a dict of the most that kl, kl_p99,
              flips and perplexity_rise may be
 
-    source, text, tokens, length, rows, threads, device and progress are those of calibrate. A model
+    source, text, tokens, length, rows, bos, threads, device and progress are those of calibrate. A model
     over its limit is a result, not an exception: look at ``passed``, or use the result as a truth value. Raises
     ArgumentError (other sizes than the source), DataError, FileError, UnsupportedError.
     """
     arena = Arena()
     opened = [source_of(m) for m in (source, *models)]
-    given = _rows_of(opened[0], text, tokens, length, rows)
+    given = _rows_of(opened[0], text, tokens, length, rows, bos)
     request = arena.new("kerf_eval_request *")
     request.source = opened[0].handle
     request.candidate = arena.list("kerf_checkpoint *", [m.handle for m in opened[1:]])
