@@ -4,8 +4,8 @@
 const option option_text = {"text", 0, "FILE", "a text, cut into tokens by the model's tokenizer"};
 const option option_tokens = {"tokens", 0, "FILE", "tokens: .u16, .u32, .npy or .safetensors"};
 const option option_length = {"length", 0, "N",
-                              "tokens of a row, a text of its own (default: the file's, else the "
-                              "model's context, 2048 at most)"};
+                              "tokens of a row, which is a text of its own (default: the file's, "
+                              "else the model's context, 2048 at most)"};
 const option option_bos = {"bos", 0, NULL, "rows begin as texts do, with a token like <bos>"};
 const option option_rows = {"rows", 0, "A:B", "rows A to B - 1 alone, counted from 0"};
 

@@ -138,9 +138,12 @@ static void see(encode_run *run, const kf_panel *p)
 static void see_made(encode_run *run, const kf_panel *p)
 {
     const kerf_span codes = p->plane[KERF_PLANE_CODES];
-    if (!run->job->made) return;
+    kf_values_seen *made = run->job->made, here;
+    if (!made) return;
+    here = (kf_values_seen){.dtype = made->dtype};
+    kf_values_see(&here, codes.p, codes.n);
     pthread_mutex_lock(&run->lock);
-    kf_values_see(run->job->made, codes.p, codes.n);
+    kf_values_add(made, &here);
     pthread_mutex_unlock(&run->lock);
 }
 

@@ -40,8 +40,13 @@ void kf_values_see(kf_values_seen *v, const void *p, size_t n)
     const uint64_t most = size == 2   ? largest_16(p, count)
                           : size == 4 ? largest_32(p, count)
                                       : largest_64(p, count);
-    v->numbers += count;
-    if (most > v->largest) v->largest = most;
+    kf_values_add(v, &(kf_values_seen){v->dtype, count, most});
+}
+
+void kf_values_add(kf_values_seen *v, const kf_values_seen *other)
+{
+    v->numbers += other->numbers;
+    if (other->largest > v->largest) v->largest = other->largest;
 }
 
 void kf_values_see_one(kf_values_seen *v, const void *p, size_t n)

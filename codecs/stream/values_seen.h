@@ -13,7 +13,9 @@ typedef struct kf_values_seen {
 
 /* Adds n bytes; not from several threads at once. */
 void kf_values_see(kf_values_seen *v, const void *p, size_t n);
-/* The same until something is found that is not zero. */
+/* What was seen of other numbers of the same type. */
+void kf_values_add(kf_values_seen *v, const kf_values_seen *other);
+/* Adds bytes until something is found that is not zero. */
 void kf_values_see_one(kf_values_seen *v, const void *p, size_t n);
 
 int kf_values_have_nan(const kf_values_seen *v);
