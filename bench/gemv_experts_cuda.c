@@ -2,7 +2,8 @@
  *
  *   gemv_experts_cuda [-n REPLAYS] [-t TOKENS] [-m MODEL] [-o FILE] [FORMAT...]
  *
- * Without -t: one token, and eight. MODEL: a part of its name; without -m: all.
+ * Without -t: one token, and eight. MODEL: a part of its name; without -m: all. FORMAT:
+ * "nvfp4-shuffled" and the like have codes that went through kerf_gemv_shuffle.
  *
  * A layer's stacks are allocated whole. A graph holds layers one after another, each with routes of
  * its own, so that weights are read from memory and not from the cache; a layer waits for the one
@@ -46,6 +47,29 @@ static uint64_t mix(uint64_t x)
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
     return x ^ x >> 31;
+}
+
+/* A format, and whether its codes are shuffled, which are any bits here. */
+typedef struct variant {
+    const char *name;
+    const kerf_format *format;
+    unsigned flags;
+} variant;
+
+static variant variant_of(const char *name)
+{
+    static const char end[] = "-shuffled";
+    const size_t n = strlen(name), tail = sizeof end - 1;
+    variant v = {.name = name};
+    char own[64];
+    snprintf(own, sizeof own, "%s", name);
+    if (n > tail && n < sizeof own && strcmp(name + n - tail, end) == 0) {
+        own[n - tail] = 0;
+        v.flags = KERF_GEMV_SHUFFLED;
+    }
+    v.format = kerf_format_find(own);
+    if (!v.format) die(name, "no such format");
+    return v;
 }
 
 /* Bytes of a plane: any codes; scales near one, whatever their type. */
@@ -202,7 +226,7 @@ static double time_read(bench *b, int chained)
     return best;
 }
 
-static void report(FILE *out, const bench *b, const kerf_format *f)
+static void report(FILE *out, const bench *b, const variant *v)
 {
     static int rows;
     double bytes = 0;
@@ -214,7 +238,7 @@ static void report(FILE *out, const bench *b, const kerf_format *f)
     us = again < us ? again : us;
     printf(
         "%-14s %-18s %2u tokens %8.2f MB %8.2f us  read %8.2f / %8.2f us  share %.3f / %.3f %s\n",
-        b->m->name, f->name, b->tokens, bytes * 1e-6, us, plain, chain, plain / us, chain / us,
+        b->m->name, v->name, b->tokens, bytes * 1e-6, us, plain, chain, plain / us, chain / us,
         kerf_gemv_experts_backend(b->plan));
     fflush(stdout);
     if (out)
@@ -224,17 +248,17 @@ static void report(FILE *out, const bench *b, const kerf_format *f)
             "\"shared\": %u, \"hidden\": %llu, \"inter\": %llu, \"tokens\": %u, \"bytes\": %.0f, "
             "\"us\": %.3f, \"read_us\": %.3f, \"read_us_chain\": %.3f, \"share\": %.3f, "
             "\"share_chain\": %.3f, \"backend\": \"%s\"}",
-            rows++ ? "," : "", b->m->name, f->name, (unsigned long long)b->m->experts, b->m->top_k,
+            rows++ ? "," : "", b->m->name, v->name, (unsigned long long)b->m->experts, b->m->top_k,
             b->m->shared, (unsigned long long)b->m->hidden, (unsigned long long)b->m->inter,
             b->tokens, bytes, us, plain, chain, plain / us, chain / us,
             kerf_gemv_experts_backend(b->plan));
 }
 
-static void measure(FILE *out, const struct model *m, const kerf_format *f, unsigned tokens,
+static void measure(FILE *out, const struct model *m, const variant *v, unsigned tokens,
                     const kerf_gemv_experts_args *stacks, uint64_t expert_bytes)
 {
     bench b = {.m = m, .tokens = tokens, .args = *stacks, .expert_bytes = expert_bytes};
-    kerf_gemv_experts_shape s = {.format = f,
+    kerf_gemv_experts_shape s = {.format = v->format,
                                  .experts = m->experts,
                                  .hidden = m->hidden,
                                  .inter = m->inter,
@@ -243,7 +267,8 @@ static void measure(FILE *out, const struct model *m, const kerf_format *f, unsi
                                  .x = KERF_BF16,
                                  .y = KERF_BF16,
                                  .between = KERF_BF16,
-                                 .rows = m->rows};
+                                 .rows = m->rows,
+                                 .flags = v->flags};
     kerf_exec exec = {.device = gpu};
     size_t slots = (size_t)tokens * m->top_k, n = (size_t)(tokens * m->hidden) * 2;
     need(kerf_gemv_experts_plan_create(&b.plan, &s, &exec, &error), "plan");
@@ -276,7 +301,7 @@ static void measure(FILE *out, const struct model *m, const kerf_format *f, unsi
     b.args.y = (kerf_span){buffer[3].p, buffer[3].n};
     b.args.workspace = (kerf_span){buffer[4].p, buffer[4].n};
     b.calls = 2 * ROUTE_SETS;
-    report(out, &b, f);
+    report(out, &b, v);
     for (int i = 0; i < 5; i++) kerf_dbuf_free(&buffer[i]);
     kerf_gemv_experts_plan_free(b.plan);
     free(ids);
@@ -292,10 +317,11 @@ static int holds(const kerf_format *f, uint64_t cols)
     return kerf_geometry_init(&g, f, &shape, &error) == KERF_OK;
 }
 
-static void measure_model(FILE *out, const struct model *m, const kerf_format *f)
+static void measure_model(FILE *out, const struct model *m, const variant *v)
 {
+    const kerf_format *f = v->format;
     if (!holds(f, m->hidden) || !holds(f, m->inter)) {
-        printf("%-14s %-18s %s\n", m->name, f->name, error.text);
+        printf("%-14s %-18s %s\n", m->name, v->name, error.text);
         return;
     }
     kerf_dbuf buffers[2 * KERF_PLANES] = {0};
@@ -304,14 +330,15 @@ static void measure_model(FILE *out, const struct model *m, const kerf_format *f
     a.gate = stack_new(f, m->experts, 2 * m->inter, m->hidden, buffers, &bytes);
     a.down = stack_new(f, m->experts, m->hidden, m->inter, buffers + KERF_PLANES, &bytes);
     for (int i = 0; i < 2; i++)
-        if (counts[i]) measure(out, m, f, counts[i], &a, bytes);
+        if (counts[i]) measure(out, m, v, counts[i], &a, bytes);
     for (int i = 0; i < 2 * KERF_PLANES; i++) kerf_dbuf_free(&buffers[i]);
 }
 
 int main(int argc, char **argv)
 {
-    static const char *const usual[] = {
-        "nvfp4", "mxfp4", "int4-g128", "int4-g32", "fp8-e4m3-row", "fp8-e4m3-128x128", "bf16"};
+    static const char *const usual[] = {"nvfp4",          "nvfp4-shuffled",   "mxfp4",
+                                        "mxfp4-shuffled", "int4-g128",        "int4-g32",
+                                        "fp8-e4m3-row",   "fp8-e4m3-128x128", "bf16"};
     kerf_device_info info;
     FILE *out = NULL;
     for (argc--, argv++; argc > 1 && argv[0][0] == '-'; argc -= 2, argv += 2)
@@ -337,10 +364,9 @@ int main(int argc, char **argv)
                 info.name, replays, 2 * ROUTE_SETS);
     size_t n = argc > 0 ? (size_t)argc : sizeof usual / sizeof *usual;
     for (size_t k = 0; k < n; k++) {
-        const kerf_format *f = kerf_format_find(argc > 0 ? argv[k] : usual[k]);
-        if (!f) die(argv[k], "no such format");
+        const variant v = variant_of(argc > 0 ? argv[k] : usual[k]);
         for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-            if (strstr(models[i].name, chosen)) measure_model(out, &models[i], f);
+            if (strstr(models[i].name, chosen)) measure_model(out, &models[i], &v);
     }
     if (out && (fprintf(out, "\n  ]\n}\n"), fclose(out) != 0)) die("output", "cannot be written");
     need_cuda(cudaDeviceSynchronize(), "kernels");

@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "format/format.h"
+#include "plan/gemv_device.h"
 #include "plan/spans.h"
 
 #include <stdlib.h>
@@ -42,6 +43,10 @@ kerf_status kf_gemv_experts_check(kerf_gemv_experts *plan, kerf_error *err)
     if (s->bias != KERF_DTYPE_NONE) KF_TRY(kf_check_float(s->bias, "biases", err));
     if (s->rows > KERF_EXPERTS_APART || s->activation > KERF_EXPERTS_CLAMPED)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "no such order of rows, or activation");
+    if (s->flags & ~(unsigned)KERF_GEMV_SHUFFLED)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "flags 0x%x: KERF_GEMV_SHUFFLED is all",
+                       s->flags);
+    if (s->flags) KF_TRY(kf_check_shuffle(s->format, err));
     if (s->limit == 0) s->limit = 7;
     if (!(s->limit > 0)) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "a limit of %g", s->limit);
     plan->stacks = s->rows == KERF_EXPERTS_APART ? 2 : 1;

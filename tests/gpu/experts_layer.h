@@ -19,6 +19,9 @@ enum { ROUTES = 4 }; /* ways to fill them */
 
 static const kf_gemv_machine *machine_of_plans; /* NULL: the GPU that is there */
 
+/* Codes go to the device shuffled, and plans are told. */
+static int shuffled;
+
 typedef struct layer_case {
     size_t experts, hidden, inter;
     unsigned tokens, top_k;
@@ -90,6 +93,10 @@ static void stack_place(const layer *l, stack *s, kerf_experts_stack *to)
     for (int p = 0; p < KERF_PLANES; p++) {
         if (!s->bytes[p]) continue;
         s->zones[p] = zone_new(l->c.experts * s->bytes[p], 0);
+        if (shuffled && p == KERF_PLANE_CODES)
+            need(kerf_gemv_shuffle(l->f, (kerf_span){s->plane[p], s->zones[p].n}, NULL, NULL,
+                                   &error),
+                 "shuffle");
         zone_write(s->zones[p], s->plane[p]);
         to->weights[p] = span_of(s->zones[p]);
     }
@@ -128,7 +135,8 @@ static layer layer_new(const kerf_format *f, const layer_case *c)
                                  .rows = c->rows,
                                  .activation =
                                      c->clamped ? KERF_EXPERTS_CLAMPED : KERF_EXPERTS_SWIGLU,
-                                 .limit = 0.5f};
+                                 .limit = 0.5f,
+                                 .flags = shuffled ? KERF_GEMV_SHUFFLED : 0};
     kerf_exec exec = {.device = gpu};
     kerf_status made = kf_gemv_experts_plan_create_as(&l.plan, &s, &exec, machine_of_plans, &error);
     if (made == KERF_E_NOSUP) return l;

@@ -12,20 +12,26 @@
  * One line per format: layers, how many went an element at a time, the kernels that took the first,
  * the largest share of its bound that a result used, and a digest of all results, the same in every
  * run. Without a GPU the exit status is
- * 77. */
+ * 77. Formats whose codes can be shuffled have a second line, with those. */
 #include "gpu/experts_layer.h"
 
 static uint64_t checks, failures, layers, slow, digest;
 static double share;
 static char backends[32];
 
+static int may_shuffle(const kerf_format *f)
+{
+    return f->element == KERF_ELEM_E2M1 && f->geometry != KERF_GROUP_STRUCT;
+}
+
 static void check(int good, const layer *l, const char *what)
 {
     checks++;
     if (good) return;
     if (++failures <= 12)
-        printf("FAILED %s, %zu experts %zu x %zu, %u tokens, %u slots: %s\n", l->f->name,
-               l->c.experts, l->c.hidden, l->c.inter, l->c.tokens, l->c.top_k, what);
+        printf("FAILED %s%s, %zu experts %zu x %zu, %u tokens, %u slots: %s\n", l->f->name,
+               shuffled ? " shuffled" : "", l->c.experts, l->c.hidden, l->c.inter, l->c.tokens,
+               l->c.top_k, what);
 }
 
 static void compare(const layer *l, const uint8_t *y)
@@ -152,6 +158,22 @@ static void check_refusals(const kerf_format *f)
         a.gate.bias = a.x;
         check(kerf_gemv_experts_run(l.plan, &a, stream, &error) == KERF_E_ARG, &l, "bias");
     }
+    /* Shuffled codes: of a format that has none such; of rows that go an element at a time. */
+    kerf_gemv_experts_shape s = {.format = f,
+                                 .experts = 4,
+                                 .hidden = fit_cols(f, 256),
+                                 .inter = fit_cols(f, 16),
+                                 .tokens = 2,
+                                 .top_k = 2,
+                                 .x = KERF_F32,
+                                 .y = KERF_F32,
+                                 .flags = KERF_GEMV_SHUFFLED};
+    const kerf_exec exec = {.device = gpu};
+    if (s.inter % 32 || !may_shuffle(f))
+        check(kerf_gemv_experts_plan_create(&l.plan, &s, &exec, &error) == KERF_E_NOSUP, &l,
+              "shuffled");
+    s.flags = KERF_GEMV_SWIGLU;
+    check(kerf_gemv_experts_plan_create(&l.plan, &s, &exec, &error) == KERF_E_ARG, &l, "flags");
     layer_free(&l);
 }
 
@@ -231,6 +253,26 @@ static int take_mode(const char *word)
     return 1;
 }
 
+/* All layers of a format, and its line. */
+static void check_format(const kerf_format *f)
+{
+    const uint64_t before = failures;
+    char first[32] = "", name[64];
+    layers = slow = digest = 0;
+    share = 0;
+    for (size_t k = 0; k < case_count; k++) {
+        if (one_token && cases[k].tokens != 1) continue;
+        check_layer(f, &cases[k]);
+        if (k == 0) snprintf(first, sizeof first, "%s", backends);
+    }
+    check_refusals(f);
+    snprintf(name, sizeof name, "%s%s", f->name, shuffled ? "-shuffled" : "");
+    printf("%-20s %2llu layers, %2llu slow  %-8s  %5.3f of bound  %016llx %s\n", name,
+           (unsigned long long)layers, (unsigned long long)slow, first, share,
+           (unsigned long long)digest, failures == before ? "ok" : "FAILED");
+    fflush(stdout);
+}
+
 int main(int argc, char **argv)
 {
     kerf_device_info info;
@@ -246,20 +288,7 @@ int main(int argc, char **argv)
         int wanted = argc == 1;
         for (int k = 1; k < argc; k++) wanted |= strcmp(argv[k], f->name) == 0;
         if (!wanted) continue;
-        uint64_t before = failures;
-        layers = slow = digest = 0;
-        share = 0;
-        char first[32] = "";
-        for (size_t k = 0; k < case_count; k++) {
-            if (one_token && cases[k].tokens != 1) continue;
-            check_layer(f, &cases[k]);
-            if (k == 0) snprintf(first, sizeof first, "%s", backends);
-        }
-        check_refusals(f);
-        printf("%-20s %2llu layers, %2llu slow  %-8s  %5.3f of bound  %016llx %s\n", f->name,
-               (unsigned long long)layers, (unsigned long long)slow, first, share,
-               (unsigned long long)digest, failures == before ? "ok" : "FAILED");
-        fflush(stdout);
+        for (shuffled = 0; shuffled <= may_shuffle(f); shuffled++) check_format(f);
     }
     printf("%llu passed, %llu failed on %s\n", (unsigned long long)(checks - failures),
            (unsigned long long)failures, info.name);

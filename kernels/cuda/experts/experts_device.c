@@ -120,15 +120,17 @@ static kf_experts_grid grid_of(const kf_experts_outline *o, int which, const kf_
 }
 
 /* Whose kernels those of an outline are. */
-static const kf_experts_launches *launches_for(const kf_experts_outline *o, const kerf_format *f)
+static const kf_experts_launches *launches_for(const kf_experts_outline *o,
+                                               const kerf_gemv_experts_shape *s)
 {
-    const kf_experts_launches *l = launches_of[kf_gemv_lender_of(f)];
+    const kf_experts_launches *l = launches_of[kf_gemv_lender_of(s->format)];
+    if (s->flags & KERF_GEMV_SHUFFLED) return l->shuffled;
     return o->has_fours ? l->fours : l;
 }
 
 /* What asks the device of an outline. */
 typedef struct question {
-    const kerf_format *format;
+    const kerf_gemv_experts_shape *shape;
     const kf_gemv_machine *machine;
     unsigned most_bytes; /* of shared memory that a block may have */
     kerf_status status;
@@ -139,7 +141,7 @@ static kerf_status prepare(const question *q, const kf_experts_outline *o, int w
 {
     const kf_experts_grid g = grid_of(o, which, q->machine);
     kerf_error *err = q->err;
-    KF_CUDA(launches_for(o, q->format)->prepare(which, &g, q->most_bytes, blocks),
+    KF_CUDA(launches_for(o, q->shape)->prepare(which, &g, q->most_bytes, blocks),
             "preparing a kernel");
     return KERF_OK;
 }
@@ -156,7 +158,7 @@ static void take_outline(device_plan *p, kerf_gemv_experts *plan, const kf_exper
                          const kf_gemv_machine *m)
 {
     p->is_tiled = o->is_tiled;
-    p->launches = o->is_tiled ? launches_for(o, plan->shape.format)
+    p->launches = o->is_tiled ? launches_for(o, &plan->shape)
                               : launches_of[kf_format_index(plan->shape.format)];
     for (int i = 0; i < 2; i++) {
         const kf_experts_launch *l = &o->launch[i];
@@ -182,7 +184,7 @@ kerf_status kf_experts_device_plan(kerf_gemv_experts *plan, kerf_device *device,
     const kerf_format *f = plan->shape.format;
     kf_gemv_machine m;
     kf_experts_outline o;
-    question q = {f, &m, 0, KERF_OK, err};
+    question q = {&plan->shape, &m, 0, KERF_OK, err};
     device_plan *p = kf_alloc_zero(1, sizeof *p);
     if (!p) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "out of memory");
     plan->state = p;
@@ -191,6 +193,12 @@ kerf_status kf_experts_device_plan(kerf_gemv_experts *plan, kerf_device *device,
     q.most_bytes = m.most_shared;
     if (as) m = *as;
     if (kf_experts_outline_of(&o, plan, &m, ask, &q) < 0) return q.status;
+    if (!o.is_tiled && plan->shape.flags & KERF_GEMV_SHUFFLED)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "shuffled codes take rows of whole 16 bytes that fit a block, and %llu x "
+                       "%llu do not; unshuffled they work",
+                       (unsigned long long)plan->shape.hidden,
+                       (unsigned long long)plan->shape.inter);
     take_outline(p, plan, &o, &m);
     plan->backend = p->is_tiled ? "cuda" : "cuda-any";
 

@@ -88,9 +88,9 @@ typedef struct kf_experts_launches {
                          cudaStream_t s);
     cudaError_t (*any)(int which, const kf_experts_job *j, const kf_experts_grid *g,
                        cudaStream_t s);
-    /* The same for several tokens in groups of up to KF_EXPERTS_FOURS; its any is NULL. NULL: the
-     * row has none such. */
-    const struct kf_experts_launches *fours;
+    /* The same for several tokens in groups of up to KF_EXPERTS_FOURS, and for shuffled codes; any
+     * of theirs is NULL. NULL: the row has none such. */
+    const struct kf_experts_launches *fours, *shuffled;
 } kf_experts_launches;
 
 #define KERF_FORMAT(ID, ...) extern const kf_experts_launches kf_experts_launches_##ID;

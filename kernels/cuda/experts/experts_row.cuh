@@ -1,13 +1,16 @@
 /* experts_row.cuh - the launches of a mixture-of-experts layer of one row of formats.def, each of
  * which is a translation unit of its own, as with cuda/gemv_row.cuh. GGUF's blocks have a second
  * one (KF_FOURS), of the kernel for several tokens alone, with groups of up to four: a kernel that
- * can do both is 3 to 11 % slower with groups of two. */
+ * can do both is 3 to 11 % slower with groups of two. Formats of E2M1 have a second one, too, for
+ * shuffled codes (KF_SHUFFLED). */
 #include "cuda/gemv/gemv_row_spec.cuh"
 
 #include "cuda/experts/experts_few.cuh"
 #if !KF_FOURS
-#include "cuda/experts/experts_any.cuh"
 #include "cuda/experts/experts_one.cuh"
+#if !KF_SHUFFLED
+#include "cuda/experts/experts_any.cuh"
+#endif
 #endif
 #if !KF_BLOCKS
 #include "cuda/experts/experts_tiles.cuh"
@@ -104,11 +107,17 @@ cudaError_t tiles(int which, const kf_experts_job *j, const kf_experts_grid *g, 
 
 extern const kf_experts_launches KF_NAME(kf_experts_launches_, KF_ROW_ID);
 extern const kf_experts_launches KF_NAME(kf_experts_fours_, KF_ROW_ID);
+extern const kf_experts_launches KF_NAME(kf_experts_shuffled_, KF_ROW_ID);
 
 #if KF_FOURS
 
-const kf_experts_launches KF_NAME(kf_experts_fours_, KF_ROW_ID) = {prepare, tiles, nullptr,
+const kf_experts_launches KF_NAME(kf_experts_fours_, KF_ROW_ID) = {prepare, tiles, nullptr, nullptr,
                                                                    nullptr};
+
+#elif KF_SHUFFLED
+
+const kf_experts_launches KF_NAME(kf_experts_shuffled_, KF_ROW_ID) = {prepare, tiles, nullptr,
+                                                                      nullptr, nullptr};
 
 #else
 
@@ -120,8 +129,8 @@ cudaError_t any(int which, const kf_experts_job *j, const kf_experts_grid *g, cu
     return launch(which ? experts_any<1> : experts_any<2>, j, g, s);
 }
 
-/* A template, so that rows without the other unit do not refer to it. */
-template <bool HERE> constexpr const kf_experts_launches *fours()
+/* Templates, so that rows without the other units do not refer to them. */
+template <bool HERE> constexpr const kf_experts_launches *experts_fours()
 {
     if constexpr (HERE)
         return &KF_NAME(kf_experts_fours_, KF_ROW_ID);
@@ -129,9 +138,17 @@ template <bool HERE> constexpr const kf_experts_launches *fours()
         return nullptr;
 }
 
+template <bool HERE> constexpr const kf_experts_launches *experts_shuffled()
+{
+    if constexpr (HERE)
+        return &KF_NAME(kf_experts_shuffled_, KF_ROW_ID);
+    else
+        return nullptr;
+}
+
 } // namespace
 
-const kf_experts_launches KF_NAME(kf_experts_launches_, KF_ROW_ID) = {prepare, tiles, any,
-                                                                      fours<HAS_FOURS_UNIT>()};
+const kf_experts_launches KF_NAME(kf_experts_launches_, KF_ROW_ID) = {
+    prepare, tiles, any, experts_fours<HAS_FOURS_UNIT>(), experts_shuffled<WAY == KF_WAY_E2M1>()};
 
 #endif

@@ -21,7 +21,9 @@
  * Weights are stacks: for each plane the planes of one matrix after another, as kerf_encode writes
  * them for a matrix and checkpoints hold them, `stride` bytes from an expert to the next.
  * Tokens that share an expert share its reading, two of them or four, as formats and routes have
- * it; where a block of the GPU has little shared memory, perhaps none do.
+ * it; where a block of the GPU has little shared memory, perhaps none do. Codes of mxfp4 and nvfp4
+ * take less time to decode if they have been through kerf_gemv_shuffle (gemv.h), as whole stacks:
+ * KERF_GEMV_SHUFFLED says so.
  *
  * Accuracy. Weights are what kerf_decode gives as F32. With b1 and b2 of kerf_gemv_experts_bound
  * and all else exact, S(W, v) = sum over k of |W[r][k] v[k]|:
@@ -76,13 +78,15 @@ typedef struct kerf_gemv_experts_shape {
     kerf_dtype bias;    /* of all three; the same types; KERF_DTYPE_NONE: there are none   */
     kerf_experts_rows rows;
     kerf_experts_activation activation;
-    float limit; /* CLAMPED: 7 in gpt-oss; 0 stands for 7 */
+    float limit;    /* CLAMPED: 7 in gpt-oss; 0 stands for 7 */
+    unsigned flags; /* KERF_GEMV_SHUFFLED, of all stacks, or 0 */
 } kerf_gemv_experts_shape;
 
 typedef struct kerf_gemv_experts kerf_gemv_experts; /* a plan; never changes once made */
 
 /* exec->device must be there. KERF_E_ARG, KERF_E_RANGE, KERF_E_NOMEM; KERF_E_NOSUP: no device, a
- * type, a number of tokens or slots, or a shape that the format cannot hold. The plan is freed by
+ * type, a number of tokens or slots, a shape that the format cannot hold, or shuffled codes of
+ * another format or in a layer that goes an element at a time. The plan is freed by
  * kerf_gemv_experts_plan_free; NULL is fine there. The device may be closed before the plan is
  * freed, but not before it is run for the last time. */
 KERF_API KERF_CHECK kerf_status kerf_gemv_experts_plan_create(kerf_gemv_experts **out,
@@ -100,10 +104,10 @@ KERF_API void kerf_gemv_experts_bound(const kerf_gemv_experts *plan, double *b1,
 
 /* "cuda", or "cuda-any" where the kernel that takes an element at a time does it, which is slow:
  * fp32; planes of codes whose rows are not whole 16 bytes; nf4, nf4-f16 and nf4-dq whose rows are
- * not whole groups, and nf4-dq whose rows have an odd number of groups, or, where a block has no
- * more than 99 KiB of shared memory (sm_86, sm_89, sm_120), one that is no multiple of 4; scales of
- * 128 x 128 elements where the rows are KERF_EXPERTS_HALVES and inter is no multiple of 16; and
- * shapes whose x or sums find no room in a block's shared memory. Static storage. */
+ * not whole groups; nf4-dq whose rows have a number of groups that is no multiple of 4, where a
+ * block has no more than 99 KiB of shared memory (sm_86, sm_89, sm_120); scales of 128 x 128
+ * elements where the rows are KERF_EXPERTS_HALVES and inter is no multiple of 16; and shapes whose
+ * x or sums find no room in a block's shared memory. Static storage. */
 KERF_API const char *kerf_gemv_experts_backend(const kerf_gemv_experts *plan);
 
 /* The same matrix of every expert. Planes are as long as experts * stride, the last expert's only
