@@ -117,7 +117,10 @@ consume_unit(const column_worker &me, uint32_t slot, uint32_t x, const BESIDE &b
     }
     constexpr int AT_ONCE = BITS == 6 ? QUARTER_PIECES : 1; /* pieces */
     constexpr int TURNS = QUARTER_PIECES / AT_ONCE, TURN_OCTETS = OCTETS / TURNS;
-    float c[PAIRS<N>][4];
+    /* A product waits for the one before it that adds to the same sums, so a group has two sets of
+     * them where columns are one pair, but for groups so short that adding those up costs more. */
+    constexpr int SETS = HAS_GROUPS && OWN_OCTETS >= 4 && PAIRS<N> == 1 ? 2 : 1;
+    float c[PAIRS<N>][SETS][4];
 #pragma unroll
     for (int s = 0; s < TURNS; s++) {
         uint32_t codes[2][4 * AT_ONCE];
@@ -140,9 +143,12 @@ consume_unit(const column_worker &me, uint32_t slot, uint32_t x, const BESIDE &b
             for (int i = 0; i < PAIRS<N>; i++) {
                 uint32_t *w = v[o % X_AHEAD<N>][i];
                 live_piece(w, x + i * me.x_pair + o * 64, me.live);
-                if (HAS_GROUPS && o % OWN_OCTETS == 0) c[i][0] = c[i][1] = c[i][2] = c[i][3] = 0;
-                multiply(HAS_GROUPS ? c[i] : whole[i][0], p[0], q[0], p[1], q[1], w[0], w[1]);
-                multiply(HAS_GROUPS ? c[i] : whole[i][1], p[2], q[2], p[3], q[3], w[2], w[3]);
+                if (HAS_GROUPS && o % OWN_OCTETS == 0)
+                    for (int e = 0; e < SETS * 4; e++) c[i][e / 4][e % 4] = 0;
+                float *one = HAS_GROUPS ? c[i][0] : whole[i][0];
+                float *other = HAS_GROUPS ? c[i][SETS - 1] : whole[i][1];
+                multiply(one, p[0], q[0], p[1], q[1], w[0], w[1]);
+                multiply(other, p[2], q[2], p[3], q[3], w[2], w[3]);
             }
             if (HAS_GROUPS && (o + 1) % OWN_OCTETS == 0) {
                 float f[2];
@@ -153,8 +159,12 @@ consume_unit(const column_worker &me, uint32_t slot, uint32_t x, const BESIDE &b
 #pragma unroll
                 for (int i = 0; i < N; i++)
 #pragma unroll
-                    for (int row = 0; row < 2; row++)
-                        sum[i][row] = __fmaf_rn(c[i / 2][row * 2 + i % 2], f[row], sum[i][row]);
+                    for (int row = 0; row < 2; row++) {
+                        const int e = row * 2 + i % 2;
+                        const float all =
+                            SETS == 2 ? c[i / 2][0][e] + c[i / 2][SETS - 1][e] : c[i / 2][0][e];
+                        sum[i][row] = __fmaf_rn(all, f[row], sum[i][row]);
+                    }
             }
         }
     }
