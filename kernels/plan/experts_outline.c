@@ -32,13 +32,6 @@ static void describe(const kerf_gemv_experts *plan, int which, kf_experts_launch
     l->share = s->tokens < KF_EXPERTS_SHARE ? s->tokens : KF_EXPERTS_SHARE;
 }
 
-/* Whether the groups that a lane has of a stage, a quarter of it, always have one second-level
- * scale, of which there is one for 256 groups, whatever rows they are of. */
-static int has_one_second(const kerf_format *f, const kf_gemv_strides *s, const kf_gemv_tiling *t)
-{
-    return f->second != KERF_SECOND_NESTED || s->row_groups % (t->stage_codes / 4 / f->group) == 0;
-}
-
 /* Rows of weights as the kernels for tiles see them; 0: those decline. t->has_few: by stages. */
 static int lay_tiles(const kerf_gemv_experts *plan, kf_experts_launch *l, const kf_gemv_tiling *t)
 {
@@ -49,7 +42,6 @@ static int lay_tiles(const kerf_gemv_experts *plan, kf_experts_launch *l, const 
     int is_tiled;
     if (t->has_few) of_rows.has_many = 0; /* rows need not be whole slices */
     l->strides = kf_gemv_strides_of(f, &m->geometry, m->cols, &of_rows, &is_tiled);
-    if (is_tiled && t->has_few) is_tiled = has_one_second(f, &l->strides, t);
     if (!is_tiled) return 0;
     const unsigned copy = t->has_few ? t->stage_copy : t->slice_copy;
     l->slices = (uint32_t)kf_div_up(m->cols, t->has_few ? t->stage_codes : t->slice_codes);

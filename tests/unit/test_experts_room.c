@@ -88,17 +88,12 @@ static int outline(kf_experts_outline *o, const kerf_format *f, const struct mod
 /* What goes an element at a time. */
 static const struct exception {
     const char *format, *model;
-    unsigned below; /* on cards whose blocks have less shared memory; 0: on all */
+    unsigned below; /* on cards whose blocks have less shared memory */
 } exceptions[] = {
-    /* One scale of the second level serves 256 groups, whatever rows they are of, and one of them
-     * both groups that a lane has of a stage: an odd number of groups in a row, 45, puts a limit
-     * between two. */
-    {"nf4-dq", "gpt-oss-20b", 0},
-    {"nf4-dq", "gpt-oss-120b", 0},
     /* A table of 32 KiB and rings of two units for each warp are more than 99 KiB, and the kernel
-     * by slices takes groups of one row by fours: not 22, nor 286. */
-    {"nf4-dq", "DeepSeek-V2-Lite", 100 << 10},
-    {"nf4-dq", "GLM-4.5-Air", 100 << 10},
+     * by slices takes groups of one row by fours: not 22, 45 or 286. */
+    {"nf4-dq", "gpt-oss-20b", 100 << 10},      {"nf4-dq", "gpt-oss-120b", 100 << 10},
+    {"nf4-dq", "DeepSeek-V2-Lite", 100 << 10}, {"nf4-dq", "GLM-4.5-Air", 100 << 10},
     {"nf4-dq", "Hunyuan-Large", 100 << 10},
 };
 
@@ -107,7 +102,7 @@ static int is_exception(const kerf_format *f, const struct model *s, const kf_ge
     for (size_t i = 0; i < sizeof exceptions / sizeof *exceptions; i++) {
         const struct exception *e = &exceptions[i];
         if (strcmp(e->format, f->name) == 0 && strcmp(e->model, s->name) == 0 &&
-            (!e->below || m->most_shared < e->below))
+            m->most_shared < e->below)
             return 1;
     }
     return 0;

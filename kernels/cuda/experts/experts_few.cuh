@@ -153,12 +153,13 @@ __global__ void __launch_bounds__(THREADS, 2) experts_few(const __grid_constant_
     me.table = keep(base + j.table_at + lane * 4);
     me.zero[0] = me.zero[1] = minus_1024(ZERO_OF_ALL);
     me.offset = 0;
+    if constexpr (NESTED) me.apart = j.strides.row_groups % OWN_GROUPS != 0;
     settle_few_sums(me, j, base);
     uint32_t slot = 0, x_of = ~0u, odd = 0;
 #pragma unroll 1
     for (; part.items; part.go_on(j, g)) {
         few_place at;
-        beside now = {}, then = {};
+        column_beside now = {}, then = {};
         tile_rows next_rows = {};
         tile_factors factors = {};
         const uint32_t units = part.units(), first = cut(units, warp);

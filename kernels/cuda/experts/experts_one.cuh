@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(THREADS, 2) experts_one(const __grid_constant_
     if (experts.count != j.top_k) prepare(experts.count);
     one_place at = feed.at;
     uint32_t left = feed.left, run = feed.run;
-    beside now = {}, then = {};
+    column_beside now = {}, then = {};
     tile_rows next_rows = {};
     if (left) {
         feed.aim_expert(j, b, experts);
@@ -181,6 +181,7 @@ __global__ void __launch_bounds__(THREADS, 2) experts_one(const __grid_constant_
     me.table = keep(base + j.table_at + lane * 4);
     me.zero[0] = me.zero[1] = minus_1024(ZERO_OF_ALL);
     me.offset = 0;
+    if constexpr (NESTED) me.apart = j.strides.row_groups % OWN_GROUPS != 0;
     settle_sums(me, base + j.x_sums_at, 0);
     uint32_t octets[X_AHEAD<1>][1][4] = {};
     tile_factors factors = {};

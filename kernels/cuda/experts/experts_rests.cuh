@@ -134,9 +134,9 @@ template <> struct few_way<KF_EXPERTS_FOURS> {
 
 template <int N>
 __device__ __forceinline__ void
-consume_few(const column_worker &me, uint32_t slot, uint32_t x, const beside &, float sum[N][2],
-            float (*)[2][4], uint32_t v[few_way<N>::AHEAD][PAIRS<N>][4], const skewed_scales &s,
-            typename few_way<N>::rests &rests)
+consume_few(const column_worker &me, uint32_t slot, uint32_t x, const column_beside &,
+            float sum[N][2], float (*)[2][4], uint32_t v[few_way<N>::AHEAD][PAIRS<N>][4],
+            const skewed_scales &s, typename few_way<N>::rests &rests)
 {
     consume_quarters<N, few_way<N>::AHEAD, typename few_way<N>::codes>(me, slot, x, skews_of(s),
                                                                        sum, v, rests);
@@ -202,9 +202,9 @@ __device__ __forceinline__ void settle_few_sums(column_worker &me, const kf_expe
 
 template <int N>
 __device__ __forceinline__ void
-consume_few(const column_worker &me, uint32_t slot, uint32_t x, const beside &now, float sum[N][2],
-            float (*whole)[2][4], uint32_t v[X_AHEAD<N>][PAIRS<N>][4], const skewed_scales &s,
-            no_rests &)
+consume_few(const column_worker &me, uint32_t slot, uint32_t x, const column_beside &now,
+            float sum[N][2], float (*whole)[2][4], uint32_t v[X_AHEAD<N>][PAIRS<N>][4],
+            const skewed_scales &s, no_rests &)
 {
     consume_unit<N>(me, slot, x, now, sum, whole, v, s);
 }

@@ -66,12 +66,15 @@ struct tile_factors {
 
 /* What lies beside the scales of a unit, from memory, a unit ahead. */
 template <typename EXPERTS, typename PLACE>
-__device__ __forceinline__ void fetch_beside(beside &out, const kf_experts_job &j, const EXPERTS &e,
-                                             const PLACE &p, uint32_t lane)
+__device__ __forceinline__ void fetch_beside(column_beside &out, const kf_experts_job &j,
+                                             const EXPERTS &e, const PLACE &p, uint32_t lane)
 {
-    if constexpr ((HAS_ZEROS && HAS_GROUPS) || NESTED)
-        fetch_beside(out, j, matrix_of(j, j.stack[p.mat], e.expert_at(p.group)),
-                     first_row(j, (int)p.mat, p.tile), p.stage, lane);
+    if constexpr ((HAS_ZEROS && HAS_GROUPS) || NESTED) {
+        const kf_gemv_matrix m = matrix_of(j, j.stack[p.mat], e.expert_at(p.group));
+        const uint32_t first = first_row(j, (int)p.mat, p.tile);
+        fetch_beside(out, j, m, first, p.stage, lane);
+        if constexpr (NESTED) fetch_next(out, j, m, first, p.stage, lane);
+    }
 }
 
 /* What a unit adds to the sum of a column and a half of the tile. */

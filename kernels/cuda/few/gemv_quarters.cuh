@@ -197,7 +197,6 @@ struct beside {
     uint32_t zero[2];
     float second[2];
 };
-/* Of a product by itself: layers of experts have rows of whole slices. */
 struct column_beside : beside {
     float next[2]; /* of a lane's last group, where that may be of another block of scales */
 };
@@ -239,7 +238,8 @@ __device__ __forceinline__ void fetch_beside(beside &out, const JOB &j, const kf
 }
 
 /* Rows of an odd number of groups: a lane's second group may begin a block of 256. */
-__device__ __forceinline__ void fetch_next(column_beside &out, const kf_gemv_job &j,
+template <typename JOB>
+__device__ __forceinline__ void fetch_next(column_beside &out, const JOB &j,
                                            const kf_gemv_matrix &m, uint32_t tile_row,
                                            uint32_t stage, uint32_t lane)
 {
