@@ -8,6 +8,7 @@
 
 #include "base/base.h"
 #include "layout/config_file.h"
+#include "layout/weight_shape.h"
 
 /* --- forms ---------------------------------------------------------------------------------- */
 
@@ -159,12 +160,12 @@ static int take_words(const kerf_reader *r, kf_foreign_parts *f, kerf_status *st
 {
     const kerf_tensor *codes = f->part[KF_PART_CODES], *scales = f->part[KF_PART_SCALES],
                       *zeros = f->part[KF_PART_ZEROS];
-    uint64_t dim[2];
-    if (!f->part[KF_PART_SHAPE] || f->part[KF_PART_SHAPE]->dtype != KERF_I64 ||
-        f->part[KF_PART_SHAPE]->bytes != sizeof dim)
+    uint64_t dim[KERF_MAX_RANK];
+    int is_shape;
+    if (!f->part[KF_PART_SHAPE]) return 0;
+    *status = kf_weight_shape_read(r, f->part[KF_PART_SHAPE], 2, dim, &is_shape, err);
+    if (*status != KERF_OK || !is_shape || codes->shape.rank != 2 || scales->shape.rank != 2)
         return 0;
-    *status = kerf_reader_read(r, f->part[KF_PART_SHAPE], 0, dim, sizeof dim, err);
-    if (*status != KERF_OK || codes->shape.rank != 2 || scales->shape.rank != 2) return 0;
     f->rows = dim[0];
     f->cols = dim[1];
     f->across = scales->shape.dim[1];

@@ -14,6 +14,7 @@
 
 #include "base/base.h"
 #include "layout/state.h"
+#include "layout/weight_shape.h"
 
 /* --- doubts --- */
 
@@ -162,6 +163,7 @@ static int is_stored_as(const kerf_weight *w, const kerf_tensor *t, const kerf_e
         plane && plane->dtype == KERF_F32 && (t->dtype == KERF_BF16 || t->dtype == KERF_F16);
     int exponent =
         t->dtype == KERF_F8_E8M0 && (e->dtype == KERF_U8 || (plane && plane->dtype == KERF_F32));
+    if (t->dtype == KERF_I32 && e->dtype == KERF_I64) shorter = !plane; /* a shape */
     if (t->dtype != e->dtype && !shorter && !exponent) return 0;
     if (plane && plane->per_matrix)
         return kerf_shape_count(&t->shape, &have, NULL) == KERF_OK &&
@@ -182,8 +184,11 @@ void kf_add_extra(kerf_weight *w, const kerf_tensor *t)
 static int is_shape_of(const kerf_reader *r, const kerf_tensor *t, const kerf_weight *w, doubt *d)
 {
     uint64_t dim[KERF_MAX_RANK];
-    const size_t n = w->shape.rank * sizeof *dim;
-    return t->bytes == n && read_bytes(r, t, 0, dim, n, d) && memcmp(dim, w->shape.dim, n) == 0;
+    int is = 0;
+    if (d->status == KERF_OK)
+        d->status = kf_weight_shape_read(r, t, w->shape.rank, dim, &is, d->err);
+    return d->status == KERF_OK && is &&
+           memcmp(dim, w->shape.dim, w->shape.rank * sizeof *dim) == 0;
 }
 
 static int is_book_of(const kerf_reader *r, const kerf_tensor *t, const kerf_format *f,
@@ -324,30 +329,6 @@ static int doubt_form(doubt *d, size_t found, const kerf_weight *w, const kerf_t
                  : is_half ? ": BF16 would round these scales, and no format with groups of this "
                              "size has them in FP16"
                            : "");
-}
-
-/* Other names of the same scales: DeepSeek's own, ComfyUI's, Mistral's own, TensorRT-LLM's. */
-const kerf_tensor *kf_find_alias(const kerf_reader *r, const char *name)
-{
-    static const struct {
-        const char *end, *alias;
-    } aliases[] = {
-        {".weight_scale_inv", ".scale"},     {".weight_scale_inv", ".weight_scale"},
-        {".weight_scale_inv", ".scale_inv"}, {".weight_scale", ".scale_weight"},
-        {".weight_scale", ".scale"},         {".weight_scale", ".weight_scale_inv"},
-        {".weight_scale", ".qscale_weight"}, {".weight_scale", ".weights_scaling_factor"},
-        {"_scale_inv", "_weight_scale_inv"}, {"_scale_inv", ".weight_scale_inv"},
-        {"_scale", "_weight_scale"},         {"_scale", ".weight_scale"},
-        {"_scale_2", "_weight_scale_2"},     {"_scale_2", ".weight_scale_2"}};
-    char other[KERF_MAX_NAME_BYTES + 32];
-    const kerf_tensor *t = NULL;
-    for (size_t i = 0; !t && i < sizeof aliases / sizeof *aliases; i++) {
-        if (!kf_has_suffix(name, aliases[i].end)) continue;
-        const size_t n = strlen(name) - strlen(aliases[i].end);
-        snprintf(other, sizeof other, "%.*s%s", (int)n, name, aliases[i].alias);
-        t = kerf_reader_find(r, other);
-    }
-    return t;
 }
 
 /* Words are of codes with other bits when the shape beside them is another. */

@@ -9,6 +9,7 @@
 #include "layout/decoded.h"
 #include "layout/description.h"
 #include "layout/foreign.h"
+#include "layout/other_numbers.h"
 #include "layout/place_weights.h"
 #include "layout/recognize.h"
 
@@ -44,33 +45,54 @@ static kerf_status take_blocks(kf_weights_builder *b, const kerf_tensor *t)
                    kerf_reader_shard(b->r, t->shard), KF_NAME(t->name));
 }
 
-static kerf_status recognize_all(kf_weights_builder *b, size_t tensors, kf_foreign *folder)
+/* What is known of the folder; asked for once, when the first codes need it. */
+typedef struct folder_facts {
+    int asked;
+    const kerf_layout *configured;
+    kf_other_numbers other;
+    kf_foreign foreign;
+} folder_facts;
+
+static kerf_status ask_folder(const kf_weights_builder *b, folder_facts *folder)
 {
-    const kerf_layout *configured = NULL;
-    int asked = 0;
-    char name[KF_NAME_ROOM];
+    if (folder->asked++) return KERF_OK;
+    KF_TRY(kerf_layout_configured(b->r, &folder->configured, b->err));
+    return kf_other_numbers_open(b->r, &folder->other, b->err);
+}
+
+/* A tensor of codes, with all that belongs to it; what is no weight of any kind stays dense. */
+static kerf_status take_codes(kf_weights_builder *b, const kerf_tensor *t, folder_facts *folder)
+{
+    char name[KF_NAME_ROOM], why[320];
+    kerf_weight w;
+    int found;
+    KF_TRY(ask_folder(b, folder));
+    KF_TRY(kf_other_numbers_ask(&folder->other, b->r, t->name, why, sizeof why, b->err));
+    if (why[0]) return KERF_OK; /* model/stray.c says so */
+    KF_TRY(kf_recognize(b->r, t, folder->configured, &w, name, &found, b->err));
+    if (!found) {
+        KF_TRY(kf_foreign_recognize(b, &folder->foreign, t, &w, &found));
+        if (found) b->at[t - b->first] = w;
+        return KERF_OK;
+    }
+    if (!kf_weights_claim(b, &w)) return KERF_OK;
+    KF_TRY(kf_weights_keep_name(b->out, name, t, &w.name, b->err));
+    b->at[t - b->first] = w;
+    return KERF_OK;
+}
+
+static kerf_status recognize_all(kf_weights_builder *b, size_t tensors, folder_facts *folder)
+{
     for (size_t i = 0; i < tensors; i++) {
         const kerf_tensor *t = &b->first[i];
-        kerf_weight w;
-        if (t->block_type) {
+        if (t->block_type)
             KF_TRY(take_blocks(b, t));
-            continue;
-        }
-        if (b->role[i] != KF_ROLE_DENSE || !holds_codes(t->dtype)) continue;
-        if (!asked++) KF_TRY(kerf_layout_configured(b->r, &configured, b->err));
-        int found;
-        KF_TRY(kf_recognize(b->r, t, configured, &w, name, &found, b->err));
-        if (!found) {
-            KF_TRY(kf_foreign_recognize(b, folder, t, &w, &found));
-            if (found) b->at[i] = w;
-            continue;
-        }
-        if (!kf_weights_claim(b, &w)) continue;
-        KF_TRY(kf_weights_keep_name(b->out, name, t, &w.name, b->err));
-        b->at[i] = w;
+        else if (b->role[i] == KF_ROLE_DENSE && holds_codes(t->dtype))
+            KF_TRY(take_codes(b, t, folder));
     }
-    const kerf_dtype dtype = asked ? dense_dtype(b, tensors) : KERF_BF16; /* of what is left */
-    for (size_t i = 0; asked && i < tensors; i++)
+    const kerf_dtype dtype =
+        folder->asked ? dense_dtype(b, tensors) : KERF_BF16; /* of what is left */
+    for (size_t i = 0; folder->asked && i < tensors; i++)
         if (b->role[i] == KF_ROLE_CODES && b->at[i].dtype == KERF_DTYPE_NONE)
             b->at[i].dtype = dtype;
     return KERF_OK;
@@ -107,9 +129,10 @@ kerf_status kerf_weights_open(const kerf_reader *r, kerf_weights **out, kerf_err
         s = kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %zu tensors", tensors);
     for (size_t i = 0; s == KERF_OK && i < kerf_reader_shard_count(r); i++)
         s = kf_description_take(&b, (unsigned)i);
-    kf_foreign folder = {0};
+    folder_facts folder = {0};
     if (s == KERF_OK) s = recognize_all(&b, tensors, &folder);
-    kf_foreign_close(&folder);
+    kf_foreign_close(&folder.foreign);
+    kf_other_numbers_close(&folder.other);
     if (s == KERF_OK) {
         w->count = gather(&b, tensors);
         w->weight = b.at;

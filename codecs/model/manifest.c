@@ -258,16 +258,25 @@ static kerf_status add_key(kf_manifest *m, size_t shard, const char *key, const 
     return KERF_OK;
 }
 
-/* Keys of the source's files, but for those that the writer and the layout set themselves; all in
- * the first file where files are others than the source's. */
+/* What the writer and the layout set themselves, and what ComfyUI reads of how the weights of the
+ * source were quantized, which those of the output are not. */
+static int is_of_source(const char *key)
+{
+    static const char *const keys[] = {"format", "kerf", "_quantization_metadata"};
+    int found = 0;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) found |= strcmp(key, keys[i]) == 0;
+    return found;
+}
+
+/* Other keys of the source's files; all in the first file where files are others than the
+ * source's. */
 static kerf_status carry_keys(kf_manifest *m, const kerf_reader *source, kerf_error *err)
 {
     for (size_t i = 0; i < kerf_reader_shard_count(source); i++) {
         size_t to = m->shards > 1 && !m->shard_bytes ? i : 0;
         const char *key, *value;
         for (size_t k = 0; kerf_reader_metadata_at(source, i, k, &key, &value); k++) {
-            int ours = strcmp(key, "format") == 0 || strcmp(key, "kerf") == 0;
-            if (!ours && !has_key(m, to, key)) KF_TRY(add_key(m, to, key, value, err));
+            if (!is_of_source(key) && !has_key(m, to, key)) KF_TRY(add_key(m, to, key, value, err));
         }
     }
     return KERF_OK;

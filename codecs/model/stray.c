@@ -6,6 +6,8 @@
 
 #include "base/base.h"
 #include "layout/config_file.h"
+#include "layout/other_numbers.h"
+#include "layout/state.h"
 
 /* Endings of parts; what else must be there, for a name that others use too. */
 static const struct {
@@ -23,6 +25,10 @@ static const struct {
     {".g_idx", ".qweight"},
     {".scales", ".qweight"},
     {".SCB", ".weight"},
+    {".weight.absmax", NULL},
+    {".weight.quant_map", NULL},
+    {".weight.nested_absmax", NULL},
+    {".weight.nested_quant_map", NULL},
     {"_weight_qdata", NULL},
     {"_weight_scale", "_weight_qdata"},
     {"_proj_scales", "_proj_blocks"},
@@ -43,6 +49,20 @@ static int is_in_place_of_matrix(const kerf_weight *w)
     const kerf_place *p = &w->place;
     return w->shape.rank >= 2 && p->layer >= 0 &&
            (p->role == KERF_ROLE_OTHER || !kerf_place_keeps(p));
+}
+
+/* bitsandbytes packs codes into a type that training frameworks can cut (bnb_4bit_quant_storage);
+ * which numbers these are stands beside them. */
+static int is_packed(const kerf_checkpoint *c, const kerf_weight *w)
+{
+    static const char *const states[] = {KF_STATE_SUFFIX, ".quant_state.bitsandbytes__fp4"};
+    char name[KERF_MAX_NAME_BYTES + 64];
+    int found = 0;
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+        snprintf(name, sizeof name, "%.1024s%s", w->name, states[i]);
+        found |= kerf_reader_find(c->reader, name) != NULL;
+    }
+    return found;
 }
 
 static int has_codes(const kerf_weight *w)
@@ -75,12 +95,24 @@ int kf_is_stray(const kerf_checkpoint *c, const kerf_weight *w)
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (is_part(c, w, i)) return 1;
     }
-    return has_codes(w);
+    return has_codes(w) || is_packed(c, w);
+}
+
+/* 1: the checkpoint says that its numbers are others; why goes to out. */
+static int has_other_numbers(const kerf_checkpoint *c, const kerf_weight *w, char *out, size_t size)
+{
+    kf_other_numbers other;
+    out[0] = 0;
+    if (kf_other_numbers_open(c->reader, &other, NULL) != KERF_OK) return 0;
+    if (kf_other_numbers_ask(&other, c->reader, w->name, out, size, NULL) != KERF_OK) out[0] = 0;
+    kf_other_numbers_close(&other);
+    return out[0] != 0;
 }
 
 char *kf_stray_reason(const kerf_checkpoint *c, const kerf_weight *w, char *out, size_t size)
 {
     char why[256], method[32];
+    if (has_other_numbers(c, w, out, size)) return out;
     if (kf_config_foreign(c->reader, method, sizeof method)) {
         snprintf(
             out, size,
@@ -90,6 +122,11 @@ char *kf_stray_reason(const kerf_checkpoint *c, const kerf_weight *w, char *out,
             method);
     } else if (has_codes(w) && kerf_tensor_doubt(c->reader, w->plane[0], why, sizeof why)) {
         snprintf(out, size, "holds codes, but no layout has them so: %.220s", why);
+    } else if (is_packed(c, w)) {
+        snprintf(out, size,
+                 "holds codes of bitsandbytes in words of %s (bnb_4bit_quant_storage), which kerf "
+                 "reads in U8 alone: save it dequantized, or with a quant_storage of uint8",
+                 kerf_dtype_name(w->dtype));
     } else if (kf_has_suffix(w->name, "_weight_qdata")) {
         snprintf(out, size,
                  "is a tensor of torchao, of a class that kerf does not read (it reads Int8Tensor "
@@ -115,10 +152,15 @@ char *kf_stray_reason(const kerf_checkpoint *c, const kerf_weight *w, char *out,
 kerf_status kf_refuse_strays(const kerf_checkpoint *c, kerf_error *err)
 {
     const kerf_weight *found = NULL;
+    int has_found_codes = 0;
     char why[320];
     for (size_t i = 0; i < kerf_weights_count(c->weights); i++) {
         const kerf_weight *w = kerf_weights_at(c->weights, i);
-        if (kf_is_stray(c, w) && (!found || (has_codes(w) && !has_codes(found)))) found = w;
+        const int is_codes = has_codes(w) || is_packed(c, w);
+        if (kf_is_stray(c, w) && (!found || (is_codes && !has_found_codes))) {
+            found = w;
+            has_found_codes = is_codes;
+        }
     }
     if (!found) return KERF_OK;
     return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "%.150s: %s", found->name,
