@@ -61,13 +61,22 @@ static json_t *ct_inputs(const kf_configured *q, const kf_stored *s, const kerf_
     return NULL;
 }
 
+static json_t *ct_targets(const kf_configured *q, const kerf_format *f)
+{
+    json_t *list = q->formats == 1 ? json_pack("[s]", "Linear") : kf_modules_of(q, f);
+    int ok = list != NULL;
+    for (size_t i = 0; ok && q->formats > 1 && i < q->count; i++)
+        if (q->weights[i].codec.format == f) ok = kf_name_first_expert(&q->weights[i], list);
+    if (ok) return list;
+    json_decref(list);
+    return NULL;
+}
+
 static json_t *ct_group(const kf_configured *q, const kerf_format *f)
 {
     const kf_stored *s = kf_stored_find(q->layout, f);
     json_t *group = json_object();
-    if (group &&
-        kf_set(group, "targets",
-               q->formats == 1 ? json_pack("[s]", "Linear") : kf_modules_of(q, f)) &&
+    if (group && kf_set(group, "targets", ct_targets(q, f)) &&
         kf_set(group, "weights", kf_config_object(ct_weights, q, f)) &&
         kf_set(group, "input_activations", ct_inputs(q, s, f)) &&
         kf_set(group, "output_activations", json_null()) &&
@@ -112,6 +121,15 @@ static int ct_format(KF_VALUE_ARGS)
     return kf_give(out, json_string(format));
 }
 
+static int ct_ignored(KF_VALUE_ARGS)
+{
+    json_t *list = NULL;
+    int ok = kf_say_kept(k, q, f, &list) && kf_name_kept_experts(q, 0, list);
+    if (ok) return kf_give(out, list);
+    json_decref(list);
+    return kf_give(out, NULL);
+}
+
 const char *kf_ct_input(const json_t *q, const char **key)
 {
     const char *name;
@@ -132,7 +150,7 @@ const kf_config_key kf_ct_keys[] = {
     {"format", ct_format, NULL, NULL},
     {"quantization_status", kf_say_literal, "\"compressed\"", NULL},
     {"config_groups", ct_groups, NULL, ct_groups_agree},
-    {"ignore", kf_say_kept, NULL, NULL},
+    {"ignore", ct_ignored, NULL, NULL},
     {"kv_cache_scheme", kf_say_cache_scheme, NULL, NULL},
     {NULL, NULL, NULL, NULL},
 };

@@ -76,6 +76,14 @@ int kf_say_type(KF_VALUE_ARGS);      /* "float" or "int"                        
 int kf_say_tile(KF_VALUE_ARGS);      /* [rows, columns] of a tile, where scales are of tiles */
 int kf_say_kept(KF_VALUE_ARGS);      /* the list of modules that are not quantized           */
 
+/* Adds the names by which runtimes ask for experts that were kept: as_layers of the layer of all
+ * experts, else of the matrices of the first one. 0: no memory. */
+int kf_name_kept_experts(const kf_configured *q, int as_layers, json_t *list);
+
+/* Adds the name by which they ask for this matrix of the first expert, if it is one and the list
+ * does not have it. 0: no memory. */
+int kf_name_first_expert(const kerf_weight *w, json_t *list);
+
 /* An agrees: the same value, or one of another type, which says nothing that could be wrong
  * ("auto", null). */
 int kf_is_same(const json_t *there, const json_t *ours, const kf_configured *q,

@@ -91,7 +91,7 @@ static int gptq_exceptions(KF_VALUE_ARGS)
 {
     json_t *all = json_object(), *list = NULL, *name;
     size_t i;
-    int ok = all && kf_say_kept(k, q, f, &list);
+    int ok = all && kf_say_kept(k, q, f, &list) && kf_name_kept_experts(q, 1, list);
     json_array_foreach(list, i, name)
     {
         kf_text t = {0};
