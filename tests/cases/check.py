@@ -33,7 +33,16 @@ WIDE = {  # model_type: quantized, kept
     "never_heard_of": (["trunk.stack.7.attn.to_q.weight", "trunk.stack.7.moe.experts.3.w2.weight", "blocks.3.mlp.fc1.weight"],
                        ["trunk.stack.7.moe.gate.weight", "trunk.lm_head.weight", "trunk.frobnicator.7.weight", "trunk.image_tower.0.fc1.weight",
                         "model.video_tower.blocks.0.fc1.weight", "perceiver.layers.0.attn.q_proj.weight", "eva_vit.blocks.0.fc1.weight",
-                        "model.ocr_encoder.blocks.0.attn.q_proj.weight", "dinov3.blocks.0.fc1.weight"]),
+                        "model.ocr_encoder.blocks.0.attn.q_proj.weight", "dinov3.blocks.0.fc1.weight", "score.out_proj.weight",
+                        "latent_attention_model.cross_attend_blocks.0.fn.to_q.weight"]),
+    "vibevoice": (["model.language_model.layers.0.mlp.up_proj.weight"],
+                  ["model.acoustic_tokenizer.decoder.stages.0.0.ffn.linear1.weight", "model.semantic_tokenizer.encoder.stages.0.0.ffn.linear1.weight",
+                   "model.prediction_head.layers.0.ffn.gate_proj.weight"]),
+    "lfm2_audio": (["lfm.layers.0.feed_forward.w1.weight"], ["depthformer.layers.0.feed_forward.w1.weight"]),
+    "voxtral_tts": (["layers.0.attention.wq.weight"], ["acoustic_transformer.layers.0.attention.wq.weight"]),
+    "deepseek_ocr2": (["model.layers.0.mlp.up_proj.weight"], ["model.qwen2_model.model.model.layers.0.mlp.up_proj.weight"]),
+    "jet_nemotron": (["model.layers.0.self_attn.q_proj.weight"], ["model.layers.0.jet_block.dynamic_conv1d.kernel_generator.w1.weight"]),
+    "mistral_large_3": (["layers.0.attention.wq_a.weight", "layers.0.attention.wkv_a_with_mqa.weight"], ["layers.1.gate.weight"]),
 }
 
 
