@@ -61,12 +61,21 @@ static json_t *ct_inputs(const kf_configured *q, const kf_stored *s, const kerf_
     return NULL;
 }
 
+/* One format is that of every linear layer. To vLLM the output head is none, and found by its name.
+ */
 static json_t *ct_targets(const kf_configured *q, const kerf_format *f)
 {
-    json_t *list = q->formats == 1 ? json_pack("[s]", "Linear") : kf_modules_of(q, f);
+    const int is_one = q->formats == 1;
+    json_t *list = is_one ? json_pack("[s]", "Linear") : kf_modules_of(q, f);
     int ok = list != NULL;
-    for (size_t i = 0; ok && q->formats > 1 && i < q->count; i++)
-        if (q->weights[i].codec.format == f) ok = kf_name_first_expert(&q->weights[i], list);
+    for (size_t i = 0; ok && i < q->count; i++) {
+        const kerf_weight *w = &q->weights[i];
+        if (w->codec.format != f) continue;
+        if (!is_one)
+            ok = kf_name_first_expert(w, list);
+        else if (w->place.role == KERF_ROLE_HEAD)
+            ok = json_array_append_new(list, kf_module_name(w)) == 0;
+    }
     if (ok) return list;
     json_decref(list);
     return NULL;

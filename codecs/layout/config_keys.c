@@ -155,7 +155,7 @@ static int is_module(const kerf_weight *w)
     return kf_has_suffix(w->name, ".weight") || (w->shape.rank == 3 && strchr(w->name, '.'));
 }
 
-static json_t *module_name(const kerf_weight *w)
+json_t *kf_module_name(const kerf_weight *w)
 {
     return json_stringn(w->name, (size_t)(strrchr(w->name, '.') - w->name));
 }
@@ -183,7 +183,7 @@ int kf_say_kept(KF_VALUE_ARGS)
         const kerf_weight *w = &q->weights[i];
         has_head |= w->place.role == KERF_ROLE_HEAD;
         if (w->codec.format || !is_module(w) || w->shape.rank < 2) continue;
-        json_t *name = module_name(w);
+        json_t *name = kf_module_name(w);
         const int is_there = w->shape.rank == 3 && is_listed(list, name); /* other stacks of it */
         ok = name && (is_there || json_array_append(list, name) == 0);
         json_decref(name);
@@ -200,7 +200,7 @@ json_t *kf_modules_of(const kf_configured *q, const kerf_format *f)
     int ok = list != NULL;
     for (size_t i = 0; ok && i < q->count; i++)
         if (q->weights[i].codec.format == f)
-            ok = json_array_append_new(list, module_name(&q->weights[i])) == 0;
+            ok = json_array_append_new(list, kf_module_name(&q->weights[i])) == 0;
     if (ok) return list;
     json_decref(list);
     return NULL;

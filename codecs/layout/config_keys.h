@@ -76,6 +76,8 @@ int kf_say_type(KF_VALUE_ARGS);      /* "float" or "int"                        
 int kf_say_tile(KF_VALUE_ARGS);      /* [rows, columns] of a tile, where scales are of tiles */
 int kf_say_kept(KF_VALUE_ARGS);      /* the list of modules that are not quantized           */
 
+json_t *kf_module_name(const kerf_weight *w); /* NULL: no memory */
+
 /* Adds the names by which runtimes ask for experts that were kept: as_layers of the layer of all
  * experts, else of the matrices of the first one. 0: no memory. */
 int kf_name_kept_experts(const kf_configured *q, int as_layers, json_t *list);

@@ -123,6 +123,16 @@ static int gptq_version(KF_VALUE_ARGS)
     return kf_give(out, json_string(is_first ? "gptq" : "gptq_v2"));
 }
 
+static int has_head(KF_VALUE_ARGS)
+{
+    int found = 0;
+    (void)k;
+    (void)f;
+    for (size_t i = 0; i < q->count; i++)
+        found |= q->weights[i].codec.format && q->weights[i].place.role == KERF_ROLE_HEAD;
+    return kf_give(out, json_boolean(found));
+}
+
 static const kf_config_key gptq_keys[] = {
     {"quant_method", kf_say_literal, "\"gptq\"", NULL},
     {"checkpoint_format", gptq_version, NULL, NULL},
@@ -130,7 +140,7 @@ static const kf_config_key gptq_keys[] = {
     {"group_size", group_size_or_row, NULL, kf_is_same},
     {"desc_act", kf_say_literal, "false", NULL},
     {"sym", kf_say_symmetric, NULL, kf_is_same},
-    {"lm_head", kf_say_literal, "false", NULL},
+    {"lm_head", has_head, NULL, NULL},
     {"pack_dtype", kf_say_literal, "\"int32\"", NULL},
     {"dynamic", gptq_exceptions, NULL, NULL},
     {"meta", kf_say_literal, "{\"quantizer\": [\"kerf:" KERF_VERSION_TEXT "\"]}", NULL},

@@ -13,7 +13,9 @@
 #include "file/json/text.h"
 #include "file/write/companions.h"
 #include "layout/block_weights.h"
+#include "layout/config_file.h"
 #include "layout/foreign.h"
+#include "roles/facts.h"
 
 enum { NAMED = 4 }; /* tensors that a note names */
 
@@ -181,6 +183,39 @@ static kerf_status note_pointer(kf_notes *n, const kerf_reader *r, kerf_error *e
     return add_note(n, &t, err);
 }
 
+/* Whether config.json says that the output head is the embedding: of all, or of the language model.
+ */
+static int is_tied(const json_t *config, unsigned depth)
+{
+    const json_t *tied = json_object_get(config, "tie_word_embeddings");
+    int found = json_is_true(tied);
+    for (int i = 0; !tied && depth > 0 && kf_language_nests[i]; i++)
+        found |= is_tied(json_object_get(config, kf_language_nests[i]), depth - 1);
+    return found;
+}
+
+/* A quantized head that no loader of the model asks for. */
+static kerf_status note_tied(kf_notes *n, const kerf_reader *r, const kf_decisions *d,
+                             kerf_error *err)
+{
+    const kerf_weight *head = NULL;
+    json_t *config;
+    kf_text t = {0};
+    for (size_t i = 0; i < d->count; i++)
+        if (d->item[i].codec.format && kf_has_suffix(d->item[i].weight->name, "lm_head.weight"))
+            head = d->item[i].weight;
+    if (!head || !kerf_reader_is_folder(r)) return KERF_OK;
+    KF_TRY(kf_config_load_sound(r, "config.json", &config, err));
+    const int found = is_tied(config, 2);
+    json_decref(config);
+    if (!found) return KERF_OK;
+    kf_text_add(&t,
+                "%.200s is quantized, but config.json ties it to the embedding: loaders take that "
+                "in its place unless tie_word_embeddings is false there",
+                head->name);
+    return add_note(n, &t, err);
+}
+
 kerf_status kf_notes_make(kf_notes *n, const kerf_checkpoint *source, const kf_decisions *d,
                           kerf_error *err)
 {
@@ -195,6 +230,7 @@ kerf_status kf_notes_make(kf_notes *n, const kerf_checkpoint *source, const kf_d
         KF_TRY(add_note(n, &t, err));
     }
     KF_TRY(note_pointer(n, source->reader, err));
+    KF_TRY(note_tied(n, source->reader, d, err));
     KF_TRY(note_idle(n, d, err));
     KF_TRY(note_decoded(n, d, err));
     KF_TRY(note_unfit(n, d, err));

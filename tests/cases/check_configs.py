@@ -194,5 +194,29 @@ def case_cache_words(kerf, tmp):
         need(len(lost(kerf, mo, "compressed-tensors", out)) == 2 and said(out) == (None, None), f"{scheme} in compressed-tensors: {said(out)}")
 
 
+def case_quantized_head(kerf, tmp):
+    """A head that somebody asks for is told to loaders: GPTQ's have a key for it, and to vLLM it is no Linear."""
+    def plan(name, codec, layout, says=None, **config):
+        folder = model(f"{tmp}/{name}", [("model.layers.0.mlp.down_proj.weight", "BF16", (256, 256)), ("lm_head.weight", "BF16", (512, 256))], **{**TEXT, **config})
+        args = ("--tensor", f"lm_head.weight={codec}") if says is not False else ()
+        kerf("quantize", folder, "-f", codec, *args, "--layout", layout, "-o", f"{folder}-out", says=says or None)
+        kerf("inspect", f"{folder}-out")
+        return config_of(f"{folder}-out")["quantization_config"]
+
+    for layout in ("gptq", "gptq-v2"):
+        need(plan(layout, "int4-g128", layout)["lm_head"] is True, f"{layout}: lm_head is not said to be quantized")
+        need(plan(layout + "-kept", "int4-g128", layout, says=False)["lm_head"] is False, f"{layout}: lm_head is said to be quantized")
+    for codec in ("int4-g128", "nvfp4", "fp8-e4m3-row"):
+        q = plan(codec, codec, "compressed-tensors")
+        need(q["config_groups"]["group_0"]["targets"] == ["Linear", "lm_head"] and "lm_head" not in q["ignore"], q)
+        q = plan(codec + "-kept", codec, "compressed-tensors", says=False)
+        need(q["config_groups"]["group_0"]["targets"] == ["Linear"] and "lm_head" in q["ignore"], q)
+    says = "lm_head.weight is quantized, but config.json ties it to the embedding"
+    plan("tied", "int4-g128", "compressed-tensors", says=says, tie_word_embeddings=True)
+    plan("tied-inside", "int4-g128", "compressed-tensors", says=says, model_type="llava", text_config={**TEXT, "tie_word_embeddings": True})
+    notes = kerf.json("quantize", f"{tmp}/int4-g128", "-f", "int4-g128", "--tensor", "lm_head.weight=int4-g128", "--layout", "compressed-tensors", "-n")["notes"]
+    need(not any("ties" in n for n in notes), notes)
+
+
 if __name__ == "__main__":
     sys.exit(run_cases(globals()))
