@@ -14,6 +14,7 @@
 #include "file/write/companions.h"
 #include "layout/block_weights.h"
 #include "layout/config_file.h"
+#include "layout/config_table.h"
 #include "layout/foreign.h"
 #include "roles/facts.h"
 
@@ -295,15 +296,39 @@ static kerf_status load_modules(const kerf_reader *r, json_t **out, kerf_error *
     return s == KERF_E_NOMEM ? kf_fail(err, s, KF_NOWHERE, "no memory for modules.json") : KERF_OK;
 }
 
+static int is_file(const char *to)
+{
+    return to && (kf_has_suffix(to, ".safetensors") || kf_has_suffix(to, ".gguf") ||
+                  kf_has_suffix(to, ".safetensors.zst"));
+}
+
+kerf_status kf_notes_undeclared(kf_notes *n, const kerf_reader *r, const kerf_layout *l,
+                                const char *to, kerf_error *err)
+{
+    kf_text t = {0};
+    const int is_folder = kerf_reader_is_folder(r);
+    if (!kf_config_table[l - kf_layouts].file[0].key || is_file(to) || (!to && !is_folder))
+        return KERF_OK;
+    if (is_folder)
+        kf_text_add(&t,
+                    "%.600s has no config.json, where loaders look for how weights are quantized: "
+                    "with that of the model beside the source, the output has one that says it",
+                    kerf_reader_folder(r));
+    else
+        kf_text_add(&t,
+                    "the output has no config.json, where loaders look for how weights are "
+                    "quantized: with the folder of a model as the source, not one file of it, it "
+                    "has one that says it");
+    return add_note(n, &t, err);
+}
+
 /* Modules of sentence-transformers, and templates beside the one of a tokenizer. */
 kerf_status kf_notes_subfolders(kf_notes *n, const kerf_reader *r, const char *to, kerf_error *err)
 {
     kf_text list = {0}, t = {0};
     json_t *modules, *module;
     size_t i, count = 0;
-    const int is_file = to && (kf_has_suffix(to, ".safetensors") || kf_has_suffix(to, ".gguf") ||
-                               kf_has_suffix(to, ".safetensors.zst"));
-    if (is_file || !kerf_reader_is_folder(r)) return KERF_OK;
+    if (is_file(to) || !kerf_reader_is_folder(r)) return KERF_OK;
     KF_TRY(load_modules(r, &modules, err));
     json_array_foreach(json_object_get(modules, "modules"), i, module)
         add_folder(&list, &count, r, json_string_value(json_object_get(module, "path")));

@@ -138,11 +138,29 @@ def case_nothing_of_much(kerf, tmp):
         kerf("advise", m, "--budget", "5bits", "-f", "nvfp4,int8")
 
 
+def case_undeclared(kerf, tmp):
+    """Weights that loaders know by config.json alone, and none there to be told."""
+    write(f"{tmp}/m/consolidated.safetensors", [UP])
+    with open(f"{tmp}/m/params.json", "w") as f:
+        f.write("{}")
+    says = f"{tmp}/m has no config.json, where loaders look for how weights are quantized"
+    for layout, codec in (("compressed-tensors", "int8"), ("modelopt", "nvfp4"), ("gptq", "int4-g128"), ("bitsandbytes", "nf4"), ("deepseek", "fp8-e4m3-128x128")):
+        kerf("quantize", f"{tmp}/m", "-f", codec, "--layout", layout, "-o", f"{tmp}/{layout}", says=says)
+    kerf("quantize", f"{tmp}/m", "-f", "int8", "--layout", "compressed-tensors", "-n", says=says)
+    kerf("quantize", f"{tmp}/m/consolidated.safetensors", "-f", "int8", "--layout", "compressed-tensors", "-o", f"{tmp}/one", says="with the folder of a model as the source")
+    need(not notes(kerf, f"{tmp}/m", f"{tmp}/kerf"), "its own layout stands in the files")
+    need(not notes(kerf, f"{tmp}/m", f"{tmp}/one.safetensors", "--layout", "modelopt"), "a file stands alone")
+    with open(f"{tmp}/m/config.json", "w") as f:
+        f.write("{}")  # as it says
+    need(not notes(kerf, f"{tmp}/m", f"{tmp}/modelopt", "--layout", "modelopt"), "said although it is there")
+    kerf("inspect", f"{tmp}/modelopt")
+
+
 def case_beside(kerf, tmp):
     """What a loader needs besides weights goes with them, and a pointer in the place of it is said."""
     wanted = ("tokenizer.json", "tekken.json", "qwen.tiktoken", "preprocessor_config.json", "video_preprocessor_config.json", "processor_config.json",
               "chat_template.jinja", "generation_config.json", "modules.json", "config_sentence_transformers.json", "sentence_bert_config.json",
-              "params.json", "mel_filters.npz")
+              "params.json", "mel_filters.npz", "source.spm", "target.spm", "rwkv_vocab_v20230424.txt", "entity_vocab.json", "SYSTEM_PROMPT.txt")
     others = ("pytorch_model.bin", "model.safetensors.index.json.bak", "quantize_config.json", "hf_quant_config.json", "adapter_config.json", "eval.u16")
     m = model(f"{tmp}/m", [UP], model_type="llama")
     for name in wanted + others:

@@ -24,9 +24,10 @@ static const char *const wanted[] = {
     "generation_config.json",
     "tokenizer*",
     "*.model",
+    "*.spm", /* Marian's two */
     "special_tokens_map.json",
     "added_tokens.json",
-    "vocab*",
+    "*vocab*", /* also RWKV's, and of entities */
     "merges.txt",
     "chat_template*",
     "*.jinja",
@@ -35,6 +36,7 @@ static const char *const wanted[] = {
     "*.tiktoken",
     "tekken.json", /* Mistral's tokenizer */
     "params.json", /* and sizes */
+    "*SYSTEM_PROMPT.txt",
     "mel_filters.npz",
     "normalizer.json",
     "modules.json",
