@@ -337,11 +337,19 @@ static kerf_status measure_computed(const kf_compare_job *job, kerf_verify_row *
     return job->exact ? kf_compare_exactly(job, out, err) : KERF_OK;
 }
 
+/* A GGUF file that kerf writes has a scalar as a row of one. */
+static int is_same_shape(const kerf_shape *a, const kerf_shape *b)
+{
+    const int is_one = (a->rank == 0 || (a->rank == 1 && a->dim[0] == 1)) &&
+                       (b->rank == 0 || (b->rank == 1 && b->dim[0] == 1));
+    return is_one || kerf_shape_equal(a, b);
+}
+
 kerf_status kf_compare_weights(const kf_compare_job *job, kerf_verify_row *out, kerf_error *err)
 {
     const kerf_weight *a = out->weight, *b = out->other;
     const int floats = kerf_dtype_is_float(a->dtype) && kerf_dtype_is_float(b->dtype);
-    if (!kerf_shape_equal(&a->shape, &b->shape)) {
+    if (!is_same_shape(&a->shape, &b->shape)) {
         note(out, "has another shape than the source", 0);
         return KERF_OK;
     }
@@ -402,7 +410,7 @@ static int is_stacked_there(void *ctx, const kerf_weight *w)
 {
     const like *l = ctx;
     const kerf_weight *other = kerf_weights_find(l->weights, w->name);
-    if (!other || !kerf_shape_equal(&other->shape, &w->shape)) return 1;
+    if (!other || !is_same_shape(&other->shape, &w->shape)) return 1;
     return other->layout && kerf_layout_experts(other->layout) == KERF_EXPERTS_STACKED;
 }
 

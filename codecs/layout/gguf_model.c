@@ -69,6 +69,28 @@ static double real(const json_t *config, const char *key, double other)
     return json_is_number(v) ? json_number_value(v) : other;
 }
 
+/* What llama.cpp computes in every model of these architectures, whatever config.json says: a file
+ * would be of another model. Sources: llm_build_llama, llm_build_qwen2, _qwen3 and _qwen3moe. */
+static kerf_status check_graph(const json_t *config, kerf_error *err)
+{
+    const char *act = json_string_value(json_object_get(config, "hidden_act"));
+    const json_t *rope = json_object_get(config, "rope_parameters");
+    const double turned =
+        real(rope, "partial_rotary_factor", real(config, "partial_rotary_factor", 1));
+    const char *what = NULL;
+    if (act && strcmp(act, "silu") != 0 && strcmp(act, "swish") != 0)
+        what = "an activation (hidden_act) that is not silu";
+    else if (turned < 1 || turned > 1)
+        what = "rotary positions in a part of each head (partial_rotary_factor)";
+    else if (json_is_false(json_object_get(config, "norm_topk_prob")))
+        what = "weights of experts that are not normalized (norm_topk_prob)";
+    if (!what) return KERF_OK;
+    return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                   "config.json has %s, which llama.cpp does not compute in models of this type: a "
+                   "GGUF file would be of another model",
+                   what);
+}
+
 static kerf_status check_config(const json_t *config, const kf_gguf_model *m, kerf_error *err)
 {
     char list[128];
@@ -81,7 +103,7 @@ static kerf_status check_config(const json_t *config, const kf_gguf_model *m, ke
             "convert_hf_to_gguf.py, and run kerf on the result",
             kf_gguf_model_list(list, sizeof list), type ? type : "none of a config.json");
     }
-    return KERF_OK;
+    return check_graph(config, err);
 }
 
 static kerf_status add_rope(keys *k, const json_t *config, kerf_error *err)

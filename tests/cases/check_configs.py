@@ -2,6 +2,8 @@
 """check_configs.py KERF [CASE...]: what config.json says of quantization, wherever it says it: in the description of the
 language model of a checkpoint of several modalities, twice, and of the KV cache. What is written says it once."""
 import json
+import os
+import shutil
 import sys
 
 from files import model, need, read, run_cases
@@ -216,6 +218,20 @@ def case_quantized_head(kerf, tmp):
     plan("tied-inside", "int4-g128", "compressed-tensors", says=says, model_type="llava", text_config={**TEXT, "tie_word_embeddings": True})
     notes = kerf.json("quantize", f"{tmp}/int4-g128", "-f", "int4-g128", "--tensor", "lm_head.weight=int4-g128", "--layout", "compressed-tensors", "-n")["notes"]
     need(not any("ties" in n for n in notes), notes)
+
+
+def case_another_graph(kerf, tmp):
+    """What llama.cpp computes in a way of its own, whatever config.json says, is no GGUF."""
+    tiny = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "tiny-llama")
+    for name, more, says in (("act", {"hidden_act": "gelu"}, "hidden_act"), ("part", {"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
+                             ("part5", {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.25}}, "partial_rotary_factor"),
+                             ("experts", {"norm_topk_prob": False}, "norm_topk_prob"), ("none", {"hidden_act": "swish", "partial_rotary_factor": 1.0, "norm_topk_prob": True}, None)):
+        folder = f"{tmp}/{name}"
+        shutil.copytree(tiny, folder)
+        with open(f"{folder}/config.json", "w") as f:
+            json.dump({**config_of(tiny), **more}, f)
+        kerf("quantize", folder, "-f", "q8_0", "-o", f"{folder}.gguf", code=3 if says else 0, says=says)
+        kerf("quantize", folder, "-f", "int8", "-o", f"{folder}-int8")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import struct
 import subprocess
 import sys
 
-from files import e4m3, f32, model, need, numbers, read, run_cases, write
+from files import e4m3, f32, model, need, numbers, read, run_cases, write, write_gguf
 
 L = "model.layers.0."
 SHAPES = (("gate_up_proj", 256, 128), ("down_proj", 128, 128))  # out, in
@@ -511,6 +511,16 @@ def case_stacks_beside_another_layout(kerf, tmp):
     for method in ({"quant_method": "compressed-tensors", "format": "naive-quantized"}, {"quant_method": "gptq", "bits": 4}, {"quant_method": "modelopt", "quant_algo": "FP8"}):
         folder = model(f"{tmp}/m", stack, model_type="qwen3_moe", num_experts=2, quantization_config=method)
         kerf("inspect", folder)
+
+
+def case_scalar_in_gguf(kerf, tmp):
+    """A tensor without dimensions, as gguf-py writes a scalar."""
+    tensors = [("blk.0.ffn_up.weight", (256, 8), 1, struct.pack("<2048e", *numbers(2048))), ("blk.0.layer_scalar", (), 0, struct.pack("<f", 0.5))]
+    source = write_gguf(f"{tmp}/a.gguf", tensors)
+    kerf("inspect", source)
+    kerf("quantize", source, "-f", "q8_0", "-o", f"{tmp}/b.gguf")
+    kerf("inspect", f"{tmp}/b.gguf")
+    kerf("verify", source, f"{tmp}/b.gguf", says="1 tensors measured, 1 equal to the source")
 
 
 if __name__ == "__main__":
