@@ -137,6 +137,20 @@ static const kerf_encoder *encoder_like(const kerf_format *f, const kerf_encoder
     return kerf_encoder_at(f, 0);
 }
 
+/* A quantized weight that the layout of the output has in the same form. */
+static int is_there(const request *q, const kerf_weight *w)
+{
+    return w->layout == q->layout && kf_layout_holds(q->layout, w);
+}
+
+/* What the source has quantized in another layout is dense where it is kept. */
+static void keep(const request *q, kerf_decision *d)
+{
+    const kerf_weight *w = d->weight;
+    d->codec = (kerf_codec){0};
+    d->decoded = w->codec.format && w->decoded && !is_there(q, w);
+}
+
 /* What the layout has no place for is kept, but where its own quantizer has another format for such
  * rows. */
 static void fall_back(const request *q, kerf_decision *d, const char *why)
@@ -145,7 +159,7 @@ static void fall_back(const request *q, kerf_decision *d, const char *why)
     const kerf_weight *w = d->weight;
     d->asked = d->codec.format;
     if (!f || kerf_layout_check_weight(q->layout, f, w, NULL) != KERF_OK) {
-        d->codec = (kerf_codec){0};
+        keep(q, d);
         give_reason(d, why);
         return;
     }
@@ -159,15 +173,14 @@ static kerf_status fit_layout(const request *q, kerf_decision *d, kerf_error *er
 {
     kerf_error why = {.text = ""};
     const kerf_weight *w = d->weight;
-    const int is_there = w->layout == q->layout && kf_layout_holds(q->layout, w);
-    if (w->codec.format && w->codec.format == d->codec.format && is_there) {
+    if (w->codec.format && w->codec.format == d->codec.format && is_there(q, w)) {
         char format[64];
         d->codec = (kerf_codec){0};
         snprintf(d->reason, sizeof d->reason, "already %s",
                  kerf_weight_format(w, format, sizeof format));
     }
-    d->decoded = !d->codec.format && w->codec.format && w->decoded && !is_there;
-    if (w->codec.format && !w->decoded && w->layout == q->layout && !is_there)
+    if (!d->codec.format) keep(q, d);
+    if (w->codec.format && !w->decoded && w->layout == q->layout && !is_there(q, w))
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                        "%.200s is quantized, and loaders of layout %s take no quantized embedding: "
                        "kerf dequantize makes a source of it",
@@ -249,6 +262,26 @@ static kerf_status decide_all(const request *q, kf_decisions *out, kerf_error *e
     return KERF_OK;
 }
 
+/* Layers that runtimes merge have one format or none: with one that the layout cannot hold, those
+ * that no rule asks for are kept. */
+static void keep_merged(const request *q, kf_decisions *all)
+{
+    const kerf_weight *member[KERF_FUSED_MOST];
+    for (size_t i = 0; i < all->count; i++) {
+        const kerf_decision *one = &all->item[i];
+        if (!one->asked || one->codec.format) continue;
+        const size_t n = kerf_fused_group(q->source->weights, one->weight, member);
+        for (size_t k = 0; k < n; k++) {
+            kerf_decision *d = &all->item[member[k] - all->item[0].weight];
+            if (!d->codec.format || d->reason[0]) continue;
+            d->asked = d->codec.format;
+            keep(q, d);
+            give_reason(d, "merged with a layer that the layout cannot hold");
+            all->quantized--;
+        }
+    }
+}
+
 static int is_decoded(const kerf_decision *d)
 {
     return kf_foreign_form(d->weight) ||
@@ -325,6 +358,7 @@ kerf_status kf_decide(const kerf_checkpoint *c, const kerf_select *select, const
     *out = (kf_decisions){.layout = layout};
     kerf_status s = kf_globs_open(&q.globs, rules, count, sizeof *rules, err);
     if (s == KERF_OK) s = decide_all(&q, out, err);
+    if (s == KERF_OK && out->count && layout != kerf_layout_at(0)) keep_merged(&q, out);
     if (s == KERF_OK && out->count) drop_scales(&q, out);
     kf_globs_close(&q.globs);
     if (s != KERF_OK) kf_decisions_free(out);

@@ -150,13 +150,15 @@ static kerf_status note_idle(kf_notes *n, const kf_decisions *d, kerf_error *err
 /* What -f asked for and the layout cannot hold. One format is asked for, so that one stands in. */
 static kerf_status note_unfit(kf_notes *n, const kf_decisions *d, kerf_error *err)
 {
-    tensor_list kept = {0}, other = {0};
+    tensor_list kept = {0}, merged = {0}, other = {0};
     const kerf_decision *last = NULL;
     char what[160];
     for (size_t i = 0; i < d->count; i++) {
         const kerf_decision *one = &d->item[i];
         if (!one->asked) continue;
-        add_name(one->codec.format ? &other : &kept, one->weight->name);
+        const int fits =
+            kerf_layout_check_weight(d->layout, one->asked, one->weight, NULL) == KERF_OK;
+        add_name(one->codec.format ? &other : fits ? &merged : &kept, one->weight->name);
         if (one->codec.format || !last) last = one;
     }
     if (other.count) {
@@ -168,7 +170,8 @@ static kerf_status note_unfit(kf_notes *n, const kf_decisions *d, kerf_error *er
     if (!kept.count) return KERF_OK;
     snprintf(what, sizeof what, "kept, which layout %s cannot hold in %s", d->layout->name,
              last->asked->name);
-    return add_list(n, &kept, what, err);
+    KF_TRY(add_list(n, &kept, what, err));
+    return add_list(n, &merged, "kept with those, for runtimes make one matrix of them", err);
 }
 
 /* Weights can be used without them, so it is no failure. */

@@ -513,6 +513,39 @@ def case_stacks_beside_another_layout(kerf, tmp):
         kerf("inspect", folder)
 
 
+def case_unfit(kerf, tmp):
+    """What the layout of the output cannot hold in the new format is dense in it, not codes of the source's layout."""
+    down, o = L + "mlp.down_proj", L + "self_attn.o_proj"
+    tensors = [(down + ".weight", "F8_E4M3", (192, 160)), (down + ".weight_scale_inv", "F32", (2, 2), [0.5] * 4), (o + ".weight", "F8_E4M3", (128, 128)),
+               (o + ".weight_scale_inv", "F32", (1, 1), [0.25])]
+    m = model(f"{tmp}/m", tensors, model_type="llama", quantization_config={"quant_method": "fp8", "weight_block_size": [128, 128]})
+    for layout in ("compressed-tensors", "gptq"):
+        out = f"{tmp}/{layout}"
+        kerf("quantize", m, "-f", "int4-g128", "--layout", layout, "-o", out, says="1 tensor kept, which layout")
+        there = {n: t[0] for n, t in read(f"{out}/model.safetensors").items() if n.startswith(down)}
+        need(there == {down + ".weight": "BF16"}, f"{layout}: {there}")
+        kerf("inspect", out)
+        kerf("verify", m, out)
+    kerf("quantize", m, "-f", "int4-g128", "-o", f"{tmp}/own")
+    kerf("verify", m, f"{tmp}/own")
+
+
+def case_merged(kerf, tmp):
+    """Runtimes make one matrix of q, k and v: where the layout cannot hold k, none of them is quantized, and it is said."""
+    def at(part):
+        return f"{L}self_attn.{part}_proj.weight"
+
+    for layout, codec, width, rows in (("gptq", "int4-g64", 320, 80), ("modelopt", "fp8-e4m3-128x128", 256, 64), ("compressed-tensors", "int4-g64-asym", 256, 20)):
+        m = model(f"{tmp}/{layout}", [(at(p), "BF16", (width if p in "qo" else rows, width)) for p in "qkvo"], model_type="llama")
+        done = kerf.json("quantize", m, "-f", codec, "--layout", layout, "-o", f"{m}-out")
+        formats = {t["name"]: t["format"] is not None for t in done["tensors"]}
+        need(formats == {at("q"): False, at("k"): False, at("v"): False, at("o"): True}, f"{layout}: {formats}")
+        need(done["notes"][-1] == f"1 tensor kept with those, for runtimes make one matrix of them: {at('q')}", done["notes"])
+        kerf("inspect", f"{m}-out")
+        kerf("verify", m, f"{m}-out")
+        kerf("quantize", m, "-f", codec, "--layout", layout, "--tensor", f"*q_proj*={codec}", "-o", f"{m}-x", code=2, says="are one matrix to the loaders")
+
+
 def case_scalar_in_gguf(kerf, tmp):
     """A tensor without dimensions, as gguf-py writes a scalar."""
     tensors = [("blk.0.ffn_up.weight", (256, 8), 1, struct.pack("<2048e", *numbers(2048))), ("blk.0.layer_scalar", (), 0, struct.pack("<f", 0.5))]
