@@ -30,6 +30,18 @@ static const char divides[] =
     "made "
     "it";
 
+static const char rounds[] =
+    "the model makes its weights ternary while it runs (quantization_config of config.json: "
+    "bitnet, "
+    "online), and would no longer when they are in another format: no numbers near these are those "
+    "that it multiplies by";
+
+static int is_text(const json_t *q, const char *key, const char *text)
+{
+    const char *value = json_string_value(json_object_get(q, key));
+    return value && strcmp(value, text) == 0;
+}
+
 /* A transform of inputs or outputs of layers. Those of weights alone cancel each other, and so do
  * those of queries and keys. */
 static int rotates_inputs(const json_t *quantization)
@@ -53,11 +65,12 @@ static kerf_status ask_config(const kerf_reader *r, kf_other_numbers *o, kerf_er
     json_t *config;
     KF_TRY(kf_config_load_sound(r, "config.json", &config, err));
     const json_t *q = kf_config_quantization(config, NULL);
-    const char *scales = json_string_value(json_object_get(q, "weight_scale_semantics"));
     if (rotates_inputs(q))
         o->all = rotates;
-    else if (scales && strcmp(scales, "inverse") == 0)
+    else if (is_text(q, "weight_scale_semantics", "inverse"))
         o->all = divides;
+    if (is_text(q, "quant_method", "bitnet") && is_text(q, "quantization_mode", "online"))
+        o->dense = rounds;
     json_decref(config);
     return KERF_OK;
 }

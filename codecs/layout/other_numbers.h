@@ -8,8 +8,9 @@
 
 /* What a checkpoint says of it. All zeros: nothing. */
 typedef struct kf_other_numbers {
-    const char *all; /* why no weight is what its codes stand for; NULL: they are */
-    json_t *layers;  /* ComfyUI's words for modules, from the metadata of files */
+    const char *all;   /* why no weight is what its codes stand for; NULL: they are */
+    const char *dense; /* why weights that look dense are not what the model multiplies by */
+    json_t *layers;    /* ComfyUI's words for modules, from the metadata of files */
 } kf_other_numbers;
 
 kerf_status kf_other_numbers_open(const kerf_reader *r, kf_other_numbers *out, kerf_error *err);

@@ -149,6 +149,17 @@ char *kf_stray_reason(const kerf_checkpoint *c, const kerf_weight *w, char *out,
     return out;
 }
 
+/* Dense weights that a model rounds while it runs are no model without that. */
+static kerf_status refuse_rounded(const kerf_checkpoint *c, kerf_error *err)
+{
+    kf_other_numbers other;
+    if (kerf_reader_is_gguf(c->reader)) return KERF_OK;
+    KF_TRY(kf_other_numbers_open(c->reader, &other, err));
+    const char *why = other.dense;
+    kf_other_numbers_close(&other);
+    return why ? kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "%.300s: %s", c->path, why) : KERF_OK;
+}
+
 kerf_status kf_refuse_strays(const kerf_checkpoint *c, kerf_error *err)
 {
     const kerf_weight *found = NULL;
@@ -162,7 +173,7 @@ kerf_status kf_refuse_strays(const kerf_checkpoint *c, kerf_error *err)
             has_found_codes = is_codes;
         }
     }
-    if (!found) return KERF_OK;
+    if (!found) return refuse_rounded(c, err);
     return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "%.150s: %s", found->name,
                    kf_stray_reason(c, found, why, sizeof why));
 }

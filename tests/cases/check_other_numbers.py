@@ -113,5 +113,16 @@ def case_packed_by_training(kerf, tmp):
         refused(kerf, folder, "codes of bitsandbytes in words of BF16 (bnb_4bit_quant_storage)")
 
 
+def case_rounded_while_it_runs(kerf, tmp):
+    """BitNet's master weights, of which the model makes ternary ones: they are no model without that."""
+    config = {"quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": "online"}
+    folder = model(f"{tmp}/m", [DENSE], model_type="bitnet", quantization_config=config)
+    says = "makes its weights ternary while it runs"
+    kerf("quantize", folder, "-f", "int8", "-o", f"{tmp}/x", code=3, says=says)
+    kerf("score", folder, "-f", "int8", code=3, says=says)
+    kerf("advise", folder, "--budget", "9bits", "-f", "int8", code=3, says=says)
+    kerf("quantize", model(f"{tmp}/n", [DENSE], model_type="llama", quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}), "-f", "int8", "-o", f"{tmp}/y")
+
+
 if __name__ == "__main__":
     sys.exit(run_cases(globals()))
