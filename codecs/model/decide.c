@@ -262,6 +262,60 @@ static kerf_status decide_all(const request *q, kf_decisions *out, kerf_error *e
     return KERF_OK;
 }
 
+/* Formats of as many bits that the layout holds this weight in. */
+static void name_fitting(const request *q, const kerf_decision *d, char *out, size_t size)
+{
+    size_t n = 0;
+    out[0] = 0;
+    for (size_t i = 0; i < kerf_format_count() && n < size; i++) {
+        const kerf_format *f = kerf_format_at(i);
+        const int is_like = f != d->asked && f->bits == d->asked->bits &&
+                            f->element == d->asked->element && f->zero == d->asked->zero;
+        if (!is_like || kerf_layout_check(q->layout, f, NULL) != KERF_OK ||
+            kerf_layout_check_weight(q->layout, f, d->weight, NULL) != KERF_OK)
+            continue;
+        n += (size_t)snprintf(out + n, size - n, "%s%s", n ? " or -f " : "-f ", f->name);
+    }
+}
+
+/* The bytes of a name before the number of an expert; 0: it is of none. */
+static size_t before_expert(const char *name)
+{
+    const size_t n = strlen(kf_experts_mark);
+    for (const char *at = name; (at = strstr(at, kf_experts_mark)) != NULL; at++)
+        if ((at == name || at[-1] == '.') && at[n] >= '0' && at[n] <= '9')
+            return (size_t)(at - name) + n;
+    return 0;
+}
+
+/* Experts whose layer is one module to loaders, of which the layout can hold some. What the model
+ * consists of is not left as it is without a word. */
+static kerf_status check_experts(const request *q, const kf_decisions *all, kerf_error *err)
+{
+    char fitting[160];
+    const char *last = "";
+    size_t asked = 0; /* bytes of last: the layer that was looked through */
+    for (size_t i = 0; i < all->count; i++) {
+        const kerf_decision *d = &all->item[i];
+        const size_t n = d->asked && !d->codec.format ? before_expert(d->weight->name) : 0;
+        if (!n || (n == asked && strncmp(last, d->weight->name, n) == 0)) continue;
+        last = d->weight->name;
+        asked = n;
+        size_t k = 0;
+        while (k < all->count &&
+               !(all->item[k].codec.format && strncmp(all->item[k].weight->name, last, n) == 0))
+            k++;
+        if (k == all->count) continue;
+        name_fitting(q, d, fitting, sizeof fitting);
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "%.150s: %.130s, and all experts of a layer are one module to its loaders: "
+                       "%s%s--keep '*%s*' leaves all of them as they are",
+                       last, d->reason, fitting, fitting[0] ? " takes them, " : "",
+                       kf_experts_mark);
+    }
+    return KERF_OK;
+}
+
 /* Layers that runtimes merge have one format or none: with one that the layout cannot hold, those
  * that no rule asks for are kept. */
 static void keep_merged(const request *q, kf_decisions *all)
@@ -359,6 +413,8 @@ kerf_status kf_decide(const kerf_checkpoint *c, const kerf_select *select, const
     kerf_status s = kf_globs_open(&q.globs, rules, count, sizeof *rules, err);
     if (s == KERF_OK) s = decide_all(&q, out, err);
     if (s == KERF_OK && out->count && layout != kerf_layout_at(0)) keep_merged(&q, out);
+    if (s == KERF_OK && kerf_layout_experts(layout) == KERF_EXPERTS_SINGLE)
+        s = check_experts(&q, out, err);
     if (s == KERF_OK && out->count) drop_scales(&q, out);
     kf_globs_close(&q.globs);
     if (s != KERF_OK) kf_decisions_free(out);

@@ -236,6 +236,22 @@ def layouts(run, tmp):
               lambda t: [t[1], f"{tmp}/int8", "-o", f"{tmp}/dense"], lambda t: ["quantize", f"{tmp}/dense", "-f", "ggml-q8_0", "-o", f"{tmp}/o8"])
 
 
+def experts(run, tmp):
+    """An expert that the layout cannot hold: every format that is named, and the option that keeps all of them."""
+    matrices = [(f"model.layers.0.mlp.experts.{e}.{n}.weight", "BF16", (256, 192) if n == "down_proj" else (192, 256)) for e in range(2) for n in ("gate_proj", "up_proj", "down_proj")]
+    shared = [(f"model.layers.0.mlp.shared_experts.{n}.weight", "BF16", (256, 192) if n == "down_proj" else (192, 256)) for n in ("gate_proj", "up_proj", "down_proj")]
+    m = model(f"{tmp}/moe-experts", matrices + [("model.layers.0.self_attn.o_proj.weight", "BF16", (256, 256))], model_type="qwen3_moe", hidden_size=256, num_experts=2,
+              moe_intermediate_size=192, num_hidden_layers=1)
+    for layout, codec, first in (("compressed-tensors", "int4-g128", "int4-row"), ("gptq", "int4-g128", "int4-row"), ("compressed-tensors", "fp8-e4m3-128x128", "fp8-e4m3"),
+                                 ("deepseek", "fp8-e4m3-128x128", None)):
+        verb = ["quantize", m, "-f", codec, "--layout", layout, "-o", f"{tmp}/of-experts"]
+        formats = rf"one module to its loaders: (-f {first} or -f .*) takes them, (--keep) '(.*)'" if first else r"one module to its loaders: ()(--keep) '(.*)'"
+        works = [lambda t, i=i: [*verb[:2], "-f", t[1].split(" or ")[i][3:], *verb[4:], "-y"] for i in range(3 if first else 0)]
+        run.tries(verb, formats, *works, lambda t: [*verb, t[2], t[3], "-y"])
+    kept = model(f"{tmp}/shared", shared, model_type="deepseek_v3", hidden_size=256, num_hidden_layers=1)
+    run.works(["quantize", kept, "-f", "int4-g128", "--layout", "compressed-tensors", "-o", f"{tmp}/of-shared"], "")
+
+
 def advice(run, tmp):
     m = f"{tmp}/m"
     run.tries(["advise", m], r"(--budget) is missing", lambda t: ["advise", m, t[1], "5bits"])
@@ -300,7 +316,7 @@ def main():
     run = Run(os.path.abspath(sys.argv[1]))
     with tempfile.TemporaryDirectory() as tmp:
         make(tmp)
-        for part in (quantizing, parts, scores, layouts, advice, others):
+        for part in (quantizing, parts, scores, layouts, experts, advice, others):
             part(run, tmp)
     said = [line for text in run.said for line in text.splitlines()]
     for text in collected():
