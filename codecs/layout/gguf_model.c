@@ -1,6 +1,7 @@
 /* gguf_model.c - config.json as keys of a GGUF file. The tokenizer's are in gguf_tokenizer.c. */
 #include "layout/gguf_model.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,11 +141,27 @@ static kerf_status add_config(keys *k, const json_t *config, kerf_error *err)
     return add_rope(k, config, err);
 }
 
+/* llama.cpp takes an embedding with a row for each token of the list, which has vocab_size. */
+static kerf_status check_rows(const kerf_reader *r, const json_t *config, kerf_error *err)
+{
+    const kerf_tensor *t = kerf_reader_find(r, "model.embed_tokens.weight");
+    const uint64_t vocab = kf_fact_number(config, "vocab_size");
+    if (!t || !kerf_dtype_is_float(t->dtype) || t->shape.rank != 2 || !vocab ||
+        t->shape.dim[0] == vocab)
+        return KERF_OK;
+    return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                   "config.json: vocab_size is %" PRIu64
+                   ", but model.embed_tokens.weight has %" PRIu64
+                   " rows: loaders refuse one with the other",
+                   vocab, t->shape.dim[0]);
+}
+
 static kerf_status make_header(const kerf_reader *r, const json_t *config, const char *name,
                                kf_text *t, kerf_error *err)
 {
     const kf_gguf_model *m = kf_gguf_model_find(config);
     KF_TRY(check_config(config, m, err));
+    KF_TRY(check_rows(r, config, err));
     keys k = {.text = t, .architecture = m->architecture};
     kf_text_add_bytes(t, "GGUF", 4);
     kf_gguf_put(t, 3, 4);

@@ -232,6 +232,10 @@ def case_another_graph(kerf, tmp):
             json.dump({**config_of(tiny), **more}, f)
         kerf("quantize", folder, "-f", "q8_0", "-o", f"{folder}.gguf", code=3 if says else 0, says=says)
         kerf("quantize", folder, "-f", "int8", "-o", f"{folder}-int8")
+    shutil.copytree(tiny, f"{tmp}/rows")
+    with open(f"{tmp}/rows/config.json", "w") as f:
+        json.dump({**config_of(tiny), "vocab_size": 2112}, f)
+    kerf("quantize", f"{tmp}/rows", "-f", "q8_0", "-o", f"{tmp}/rows.gguf", code=3, says="vocab_size is 2112, but model.embed_tokens.weight has 2048 rows")
 
 
 if __name__ == "__main__":
