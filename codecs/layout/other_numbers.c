@@ -83,15 +83,16 @@ static kerf_status ask_metadata(const kerf_reader *r, kf_other_numbers *o, kerf_
         const char *text = kerf_reader_is_gguf(r) ? NULL : kerf_reader_metadata(r, i, key);
         json_t *j;
         if (!text) continue;
-        const kerf_status s = kf_json_parse(key, text, strlen(text), KF_JSON_PYTHON, &j, err);
+        kerf_status s = kf_json_parse(key, text, strlen(text), KF_JSON_PYTHON, &j, err);
         if (s == KERF_E_DATA) continue; /* nothing that ComfyUI reads */
         KF_TRY(s);
         json_t *layers = json_object_get(j, "layers");
-        if (!o->layers)
+        if (json_is_object(layers) && !o->layers)
             o->layers = json_incref(layers);
         else if (json_is_object(layers) && json_object_update(o->layers, layers) != 0)
-            return json_decref(j), kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %s", key);
+            s = kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %s", key);
         json_decref(j);
+        KF_TRY(s);
     }
     return KERF_OK;
 }
@@ -121,7 +122,8 @@ static void judge_comfy(const json_t *mark, char *out, size_t size)
     int is_plain = 0;
     for (size_t i = 0; name && i < sizeof plain / sizeof *plain; i++)
         is_plain |= strcmp(plain[i], name) == 0;
-    if (is_plain && !json_is_true(json_object_get(mark, "convrot"))) return;
+    const json_t *rotated = json_object_get(mark, "convrot");
+    if (is_plain && (!rotated || json_is_false(rotated) || json_is_null(rotated))) return;
     if (name) kerf_text_printable(name, format, sizeof format);
     snprintf(out, size,
              "is in ComfyUI's \"%s\"%s, whose %s under the names of others, which kerf does not "
