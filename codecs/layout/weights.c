@@ -54,6 +54,7 @@ void kerf_weights_close(kerf_weights *w)
     for (size_t i = 0; i < w->names; i++) free(w->name[i]);
     for (size_t i = 0; i < w->owned_count; i++) free(w->owned[i]);
     free(w->owned);
+    kf_other_numbers_close(&w->other);
     free(w->name);
     free(w->weight);
     free(w->by_name);

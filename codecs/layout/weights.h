@@ -5,6 +5,7 @@
 #include <kerf/layouts.h>
 
 #include "file/table/header.h"
+#include "layout/other_numbers.h"
 
 struct kerf_weights {
     kerf_weight *weight;
@@ -15,6 +16,7 @@ struct kerf_weights {
     void **owned; /* what weights that were arranged anew are made of */
     size_t owned_count;
     const struct kf_facts *facts; /* of the model; owned */
+    kf_other_numbers other;       /* asked for where tensors hold codes */
 };
 
 /* What a stored tensor serves as. */

@@ -9,7 +9,6 @@
 #include "layout/decoded.h"
 #include "layout/description.h"
 #include "layout/foreign.h"
-#include "layout/other_numbers.h"
 #include "layout/place_weights.h"
 #include "layout/recognize.h"
 
@@ -49,7 +48,6 @@ static kerf_status take_blocks(kf_weights_builder *b, const kerf_tensor *t)
 typedef struct folder_facts {
     int asked;
     const kerf_layout *configured;
-    kf_other_numbers other;
     kf_foreign foreign;
 } folder_facts;
 
@@ -57,7 +55,7 @@ static kerf_status ask_folder(const kf_weights_builder *b, folder_facts *folder)
 {
     if (folder->asked++) return KERF_OK;
     KF_TRY(kerf_layout_configured(b->r, &folder->configured, b->err));
-    return kf_other_numbers_open(b->r, &folder->other, b->err);
+    return kf_other_numbers_open(b->r, &b->out->other, b->err);
 }
 
 /* A tensor of codes, with all that belongs to it; what is no weight of any kind stays dense. */
@@ -67,7 +65,7 @@ static kerf_status take_codes(kf_weights_builder *b, const kerf_tensor *t, folde
     kerf_weight w;
     int found;
     KF_TRY(ask_folder(b, folder));
-    KF_TRY(kf_other_numbers_ask(&folder->other, b->r, t->name, why, sizeof why, b->err));
+    KF_TRY(kf_other_numbers_ask(&b->out->other, b->r, t->name, why, sizeof why, b->err));
     if (why[0]) return KERF_OK; /* model/stray.c says so */
     KF_TRY(kf_recognize(b->r, t, folder->configured, &w, name, &found, b->err));
     if (!found) {
@@ -132,7 +130,6 @@ kerf_status kerf_weights_open(const kerf_reader *r, kerf_weights **out, kerf_err
     folder_facts folder = {0};
     if (s == KERF_OK) s = recognize_all(&b, tensors, &folder);
     kf_foreign_close(&folder.foreign);
-    kf_other_numbers_close(&folder.other);
     if (s == KERF_OK) {
         w->count = gather(&b, tensors);
         w->weight = b.at;

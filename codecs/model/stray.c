@@ -6,8 +6,8 @@
 
 #include "base/base.h"
 #include "layout/config_file.h"
-#include "layout/other_numbers.h"
 #include "layout/state.h"
+#include "layout/weights.h"
 
 /* Endings of parts; what else must be there, for a name that others use too. */
 static const struct {
@@ -101,12 +101,9 @@ int kf_is_stray(const kerf_checkpoint *c, const kerf_weight *w)
 /* 1: the checkpoint says that its numbers are others; why goes to out. */
 static int has_other_numbers(const kerf_checkpoint *c, const kerf_weight *w, char *out, size_t size)
 {
-    kf_other_numbers other;
-    out[0] = 0;
-    if (kf_other_numbers_open(c->reader, &other, NULL) != KERF_OK) return 0;
-    if (kf_other_numbers_ask(&other, c->reader, w->name, out, size, NULL) != KERF_OK) out[0] = 0;
-    kf_other_numbers_close(&other);
-    return out[0] != 0;
+    return kf_other_numbers_ask(&c->weights->other, c->reader, w->name, out, size, NULL) ==
+               KERF_OK &&
+           out[0];
 }
 
 char *kf_stray_reason(const kerf_checkpoint *c, const kerf_weight *w, char *out, size_t size)
