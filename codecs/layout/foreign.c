@@ -59,7 +59,7 @@ static void widen_exponents(const unsigned char *from, uint64_t n, float *to)
 static kerf_status widen_scales(kerf_dtype t, const unsigned char *from, uint64_t n, float *to,
                                 kerf_error *err)
 {
-    if (t == KERF_F8_E8M0) {
+    if (t == KERF_F8_E8M0 || t == KERF_U8) {
         widen_exponents(from, n, to);
         return KERF_OK;
     }

@@ -205,7 +205,10 @@ static int take_bytes(kf_foreign_parts *f, const kf_foreign *folder)
     const int is_stack = codes->shape.rank == 3 && s->rank == 3;
     if (codes->shape.rank != 2 + (unsigned)is_stack || s->rank > codes->shape.rank) return 0;
     if (is_stack && s->dim[0] != codes->shape.dim[0]) return 0;
-    if (!is_scale_type(scales->dtype) && !(is_fp8 && scales->dtype == KERF_F8_E8M0)) return 0;
+    /* exponents, also as bytes, where a writer had no such type */
+    const int is_exponents =
+        scales->dtype == KERF_F8_E8M0 || (scales->dtype == KERF_U8 && s->rank == 2);
+    if (!is_scale_type(scales->dtype) && !(is_fp8 && is_exponents)) return 0;
     f->shape = codes->shape;
     f->rows = codes->shape.dim[is_stack];
     f->cols = codes->shape.dim[is_stack + 1];

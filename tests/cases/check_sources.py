@@ -108,6 +108,13 @@ def case_other_groups(kerf, tmp):
         kerf("dequantize", folder, "-o", f"{folder}-dense", "--dtype", "fp32")
         dense = struct.unpack("<65536f", read(f"{folder}-dense/model.safetensors")[name][2])
         need(list(dense) == [tiles[i // 256 // rows * shape[1] + i % 256 // cols] for i in range(65536)], f"{rows}x{cols}: other numbers")
+    folder = model(f"{tmp}/bytes", [(name, "F8_E4M3", (256, 256), [0x38] * 65536), (name + "_scale_inv", "U8", (2, 2), [127, 128, 126, 130])], model_type="llama",
+                   quantization_config={"quant_method": "fp8", "weight_block_size": [128, 128], "scale_fmt": "ue8m0"})
+    kerf("dequantize", folder, "-o", f"{folder}-dense", "--dtype", "fp32")
+    dense = struct.unpack("<65536f", read(f"{folder}-dense/model.safetensors")[name][2])
+    need(list(dense) == [(1, 2, 0.5, 8)[i // 256 // 128 * 2 + i % 256 // 128] for i in range(65536)], "exponents as bytes: other numbers")
+    kerf("quantize", folder, "-f", "nvfp4", "-o", f"{folder}-nvfp4", says="is decoded on the way in from fp8-e4m3-128x128")
+    kerf("verify", folder, f"{folder}-nvfp4")
     folder = model(f"{tmp}/mx", [(name, "F8_E4M3", (256, 256)), (name + "_scale_inv", "U8", (256, 8), [120] * 2048)], model_type="llama", quantization_config={"quant_method": "fp8"})
     kerf("quantize", folder, "-f", "nvfp4", "-o", f"{tmp}/mx-out", says="from mxfp8-e4m3")
     rows = [(name, "F8_E4M3", (256, 256)), (name + "_scale", "F32", (256, 1), [0.1] * 256)]  # a method of another name, with tensors that others have
