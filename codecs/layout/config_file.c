@@ -71,6 +71,8 @@ static const kerf_layout *find_method(const json_t *q)
         kf_layout_id layout;
     } methods[] = {
         {"gptq", "checkpoint_format", "gptq_v2", KF_LAYOUT_GPTQ_V2},
+        {"gptq", "checkpoint_format", "gptq", KF_LAYOUT_GPTQ},
+        {"gptq", "format", "gptq_v2", KF_LAYOUT_GPTQ_V2}, /* GPTQModel has both */
         {"compressed-tensors", "format", "naive-quantized", KF_LAYOUT_CT_NAIVE},
         {"fp8", NULL, NULL, KF_LAYOUT_DEEPSEEK},
         {"modelopt_fp4", NULL, NULL, KF_LAYOUT_MODELOPT},

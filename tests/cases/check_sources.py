@@ -224,6 +224,9 @@ def case_gptq_three_bits(kerf, tmp):
             folder = model(f"{tmp}/m", parts, model_type="llama", quantization_config={"quant_method": "gptq", "bits": 3, "group_size": group, "checkpoint_format": version})
             want = [(codes[r][c] - zeros[c // group][r]) * scales[c // group][r] for r in range(rows) for c in range(cols)]
             need(decoded(kerf, folder, tmp, up + ".weight") == ([rows, cols], want), version)
+            for config in ({"format": version}, {"format": version, "checkpoint_format": version}, {"format": "other", "checkpoint_format": version}):
+                model(folder, parts, model_type="llama", quantization_config={"quant_method": "gptq", "bits": 3, "group_size": group, **config})
+                need(decoded(kerf, folder, tmp, up + ".weight") == ([rows, cols], want), f"{version}: {config}")
 
 
 def case_verified_in_other_forms(kerf, tmp):
