@@ -29,7 +29,10 @@ static int experts_of(const kerf_weight *w, char out[KERF_MAX_NAME_BYTES + 16])
         out[number - 1 - w->name] = 0;
         return 1;
     }
-    if (w->shape.rank != 3 || w->place.role == KERF_ROLE_CONVOLUTION) return 0;
+    const kerf_piece p = w->place.piece; /* tables of positions may have three dimensions, too */
+    const int is_of_mlp = p == KERF_PIECE_GATE || p == KERF_PIECE_UP || p == KERF_PIECE_DOWN ||
+                          p == KERF_PIECE_GATE_UP;
+    if (w->shape.rank != 3 || !is_of_mlp) return 0;
     snprintf(out, KERF_MAX_NAME_BYTES + 16, "%s", w->name);
     if (kf_has_suffix(out, ".weight")) out[strlen(out) - strlen(".weight")] = 0;
     char *dot = strrchr(out, '.');

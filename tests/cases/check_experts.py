@@ -47,6 +47,14 @@ def case_kept_in_compressed_tensors(kerf, tmp):
         need(all(".experts.0" not in n for n in q["config_groups"]["group_0"]["targets"]), q)
 
 
+def case_other_stacks(kerf, tmp):
+    """Experts that lie beside each other in no module of that name; tables of three dimensions are none."""
+    tensors = [("model.layers.0.moe.gate_proj.weight", "BF16", (2, M, H)), ("model.layers.0.moe.up_proj.weight", "BF16", (2, M, H)), ("model.layers.0.moe.down_proj.weight", "BF16", (2, H, M)),
+               ("vision_tower.patch_embed.pos_emb.weight", "BF16", (4, 4, H)), ("vision_tower.conv1.weight", "BF16", (8, 4, 4))]
+    q = said(kerf, tmp, "m", tensors, "-f", "nvfp4", "--layout", "compressed-tensors", model_type="step3p5", moe_num_experts=2, intermediate_size=512)
+    need({n for n in q["ignore"] if ".experts" in n} == first("model.layers.0.moe.experts"), q["ignore"])
+
+
 def case_kept_in_gptq(kerf, tmp):
     layer, own = "model.layers.0.mlp.experts", "mtp.layers.0.mlp.experts"
     q = said(kerf, tmp, "m", singles(layer) + singles(own), "-f", "int4-g128", "--layout", "gptq", model_type="qwen3_next")
