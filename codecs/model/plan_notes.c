@@ -375,10 +375,11 @@ kerf_status kf_notes_seen(kf_notes *n, const kf_decisions *d, const unsigned cha
         if (seen[i] & KF_SAW_UNWEIGHTED) add_name(&unweighted, d->item[i].weight->name);
         if (seen[i] & KF_SAW_OVERFLOW) add_name(&overflow, d->item[i].weight->name);
     }
-    KF_TRY(add_list(n, &overflow,
-                    "with numbers above the range of their new type, which are Inf now (what a "
-                    "model computes from there becomes NaN)",
-                    err));
+    KF_TRY(
+        add_list(n, &overflow,
+                 "with numbers above the range of their new type, or of its fp16 scales, which are "
+                 "Inf now (what a model computes from there becomes NaN)",
+                 err));
     KF_TRY(add_list(n, &unweighted,
                     "with groups of columns whose importance is 0 throughout, in which no error "
                     "counts and weights may become 0: an imatrix of more text counts them",

@@ -161,8 +161,8 @@ static kerf_status encode_item(quantizing *q, size_t i, const kerf_exec *exec, c
                                kerf_weight_writer *to, uint64_t *note, kerf_error *err)
 {
     kf_encode_job encode = encode_job(q, i, exec);
-    const kerf_dtype type = w->geometry.plane[KERF_PLANE_CODES].dtype;
-    kf_values_seen seen = {.dtype = encode.tensor->dtype}, made = {.dtype = type};
+    kf_values_seen seen = {.dtype = encode.tensor->dtype};
+    int infinite = 0;
     if (kerf_layout_shares_scale(q->plan->layout, w->codec.format) && w->geometry.matrices == 1) {
         KF_TRY(share_stats(q, i, exec, err));
         encode.stats = &q->shared[i].stats;
@@ -182,11 +182,11 @@ static kerf_status encode_item(quantizing *q, size_t i, const kerf_exec *exec, c
     encode.writer = to;
     encode.room = &room;
     encode.seen = &seen;
-    encode.made = type == KERF_F16 || type == KERF_BF16 ? &made : NULL;
+    encode.infinite = &infinite;
     if (s == KERF_OK) s = kf_encode_tensor(&encode, err);
     *note = note_of(&seen);
     if (has_unweighted_group(w, &importance)) *note |= KF_SAW_UNWEIGHTED;
-    if (kf_values_have_inf(&made)) *note |= KF_SAW_OVERFLOW;
+    if (infinite) *note |= KF_SAW_OVERFLOW;
     give_room(q, room);
     kerf_feedback_free(feedback);
     kerf_importance_free(&importance);

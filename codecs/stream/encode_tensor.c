@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "stream/made_infinite.h"
 
 enum { FEW_MATRICES = 64 }; /* the most whose statistics each worker of a crew can hold */
 
@@ -137,13 +138,10 @@ static void see(encode_run *run, const kf_panel *p)
 
 static void see_made(encode_run *run, const kf_panel *p)
 {
-    const kerf_span codes = p->plane[KERF_PLANE_CODES];
-    kf_values_seen *made = run->job->made, here;
-    if (!made) return;
-    here = (kf_values_seen){.dtype = made->dtype};
-    kf_values_see(&here, codes.p, codes.n);
+    int *infinite = run->job->infinite;
+    if (!infinite || !kf_made_infinite(run->job->geometry, p)) return;
     pthread_mutex_lock(&run->lock);
-    kf_values_add(made, &here);
+    *infinite = 1;
     pthread_mutex_unlock(&run->lock);
 }
 

@@ -20,7 +20,7 @@ typedef struct kf_encode_job {
     kf_step look;               /* called for each panel, in order, when it is encoded; NULL: not */
     void *look_ctx;
     kf_values_seen *seen; /* told of numbers until one is not zero; NULL: not */
-    kf_values_seen *made; /* of codes that are numbers themselves, all of them; NULL: not */
+    int *infinite;        /* becomes 1 where a number or a scale is written as Inf; NULL: not */
 } kf_encode_job;
 
 /* NaN and Inf of the source, unless --nan allows them, are a KERF_E_DATA that names the tensor,
