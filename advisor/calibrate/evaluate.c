@@ -143,6 +143,20 @@ static kerf_status run_layer(evaluating *e, uint64_t layer, const kerf_tokens *p
     return KERF_OK;
 }
 
+/* Nothing can be compared with a source that predicts no numbers, and candidates are not at fault.
+ */
+static kerf_status check_source(const evaluating *e, const kerf_next_said *said, uint64_t n,
+                                kerf_error *err)
+{
+    for (uint64_t i = 0; i < n; i++)
+        if (!isfinite(said[i].loss))
+            return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                           "%.200s: what it predicts is NaN or infinite: one of its weights is "
+                           "ruined, or its states leave the range of fp32",
+                           kerf_checkpoint_path(checkpoint_of(e, 0)));
+    return KERF_OK;
+}
+
 static kerf_status run_part(evaluating *e, uint64_t first, uint64_t rows, kerf_error *err)
 {
     const kerf_tokens *t = &e->request->tokens,
@@ -157,8 +171,10 @@ static kerf_status run_part(evaluating *e, uint64_t first, uint64_t rows, kerf_e
         const kerf_said other = {e->run[i].decoder, e->run[i].state};
         KF_TRY(kerf_next_tokens(&source, &other, &part, e->run[i].said + at, e->work.job, err));
     }
-    if (e->public->models > 1) return KERF_OK;
-    return kerf_next_tokens(&source, NULL, &part, e->run[0].said + at, e->work.job, err);
+    const size_t seen = e->public->models > 1; /* every candidate was told what the source said */
+    if (!seen)
+        KF_TRY(kerf_next_tokens(&source, NULL, &part, e->run[0].said + at, e->work.job, err));
+    return check_source(e, e->run[seen].said + at, rows * (t->length - 1), err);
 }
 
 /* --- figures ------------------------------------------------------------------------------- */

@@ -90,7 +90,7 @@ const verb verb_eval = {
         "  99th        percentile of KL over predictions\n"
         "  same top    predictions with the same most likely token\n"
         "--json also has the drift of the states behind each layer. Exit code 1 when a\n"
-        "candidate is over a limit of --limits.",
+        "candidate is over a limit of --limits or predicts NaN, 3 when SOURCE does.",
     .examples = "  kerf eval model/ model-nvfp4/ --text wiki.txt\n"
                 "  kerf eval model/ a/ b/ --tokens eval.u16 --length 256 --rows 128:256 --json\n"
                 "  kerf eval model/ a/ --text wiki.txt --limits eval.json --junit e.xml --summary\n"

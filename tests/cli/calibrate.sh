@@ -162,6 +162,12 @@ chmod -R u+w "$tmp/ruined"
 # shellcheck disable=SC2086
 expect 1 eval "$model" "$tmp/ruined" $text --rows 4:6
 output_says 'ruined: kl is no number: what it predicts is NaN or infinite'
+for candidate in '' "$tmp/q"; do # which is not at fault
+    # shellcheck disable=SC2086
+    expect 3 eval "$tmp/ruined" $candidate $text --rows 4:6 --junit "$tmp/ruined.xml"
+    error_says 'ruined: what it predicts is NaN or infinite: one of its weights is ruined'
+    check "no report of it" test ! -e "$tmp/ruined.xml"
+done
 # shellcheck disable=SC2086
 expect 3 calibrate "$tmp/ruined" $text --rows 4:8 --alpha 2 -q -o "$tmp/cal3"
 error_says 'what noise in it costs is no number'
