@@ -107,8 +107,12 @@ static kerf_status make_request(advise_run *j, kerf_error *err)
     if (args_has(a, "again") && !args_has(a, "feedback"))
         return USAGE(err, "advise: --again is for --feedback");
     r->feedback = args_has(a, "feedback") ? 1 + args_has(a, "again") : 0;
-    if (args_has(a, "text") || args_has(a, "tokens"))
-        TRY(option_tokens_open(&j->tokens, a, j->source, 1, err));
+    static const char *const of_rows[] = {"length", "bos", "rows"};
+    const int has_rows = args_has(a, "text") || args_has(a, "tokens");
+    for (size_t i = 0; !has_rows && i < sizeof of_rows / sizeof *of_rows; i++)
+        if (args_has(a, of_rows[i]))
+            return USAGE(err, "advise: --%s is for --text or --tokens", of_rows[i]);
+    if (has_rows) TRY(option_tokens_open(&j->tokens, a, j->source, 1, err));
     r->tokens = j->tokens.tokens;
     r->cache = args_value(a, "cache");
     return KERF_OK;

@@ -42,20 +42,15 @@ static kerf_status check_options(const args *a, kerf_error *err)
                                             "prefill", "gpus", "expert-parallel"};
     static const char *const of_shapes[] = {"shape", "matrices"};
     int model = args_has(a, "model");
-    if (!args_has(a, "hardware")) {
+    if (!args_has(a, "hardware"))
         return USAGE(err, "predict: --hardware NAME is missing; kerf hardware lists them");
-    }
-    if (!model && !args_has(a, "shape")) {
+    if (!model && !args_has(a, "shape"))
         return USAGE(err, "predict: say what: --shape NxK or --model CONFIG");
-    }
-    for (size_t i = 0; !model && i < sizeof of_models / sizeof *of_models; i++) {
+    for (size_t i = 0; !model && i < sizeof of_models / sizeof *of_models; i++)
         if (args_has(a, of_models[i])) return USAGE(err, "--%s needs --model", of_models[i]);
-    }
-    for (size_t i = 0; model && i < sizeof of_shapes / sizeof *of_shapes; i++) {
-        if (args_has(a, of_shapes[i])) {
+    for (size_t i = 0; model && i < sizeof of_shapes / sizeof *of_shapes; i++)
+        if (args_has(a, of_shapes[i]))
             return USAGE(err, "--%s does not go with --model", of_shapes[i]);
-        }
-    }
     if (!args_has(a, "csv") || !args_has(a, "json")) return KERF_OK;
     return USAGE(err, "predict: --csv or --json, not both");
 }

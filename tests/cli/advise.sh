@@ -242,6 +242,10 @@ expect 2 advise "$model" --budget 100us
 error_says 'need --hardware'
 expect 2 advise "$model" --budget 0.1t2
 expect 2 advise "$model" --budget 5bits --minimise bytes
+for option in --bos --length=64 --rows=0:2; do # rows of nothing
+    expect 2 advise "$model" --budget 5bits "$option"
+    error_says "advise: ${option%=*} is for --text or --tokens"
+done
 expect 2 advise "$model" --budget 5bits --report "$tmp/report.pdf"
 expect 2 advise "$model" --budget 5bits --hardware h2000
 expect 3 advise "$model" --budget 5bits --cache "$model/config.json"

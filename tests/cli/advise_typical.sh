@@ -60,6 +60,10 @@ expect 0 predict --hardware rtx4090 --model "$DATA/configs/gemma-3-4b.json"
 # What needs the weights is refused.
 expect 2 advise "$config" --hardware rtx4090 --budget 60tok/s -o "$tmp/r.json"
 error_says 'needs the weights'
+for option in --bos --length=64 --rows=0:2 --keep='*' --only='*'; do
+    expect 2 advise "$config" --hardware rtx4090 --budget 60tok/s "$option"
+    error_says "${option%=*} needs the weights"
+done
 expect 2 advise "$config" --hardware rtx4090 --budget 60tok/s --budget 0.01t2
 error_says 'a limit on t2 needs the weights'
 expect 2 advise "$config" --budget 60tok/s
