@@ -6,10 +6,6 @@
 
 #include "serve/http.h"
 
-#define END                                              \
-    {                                                    \
-        NULL, FIELD_SWITCH, 0, NULL, 0, 0, NULL, NULL, 0 \
-    }
 #define HARDWARE(needed)                                                                           \
     {                                                                                              \
         "hardware", FIELD_HARDWARE, needed, "hardware", 0, 0, NULL, "a machine of the registry", 0 \
@@ -48,7 +44,7 @@ static const field analyze_fields[] = {
     {"matrices", FIELD_INTEGER, 0, "matrices", 1, 1 << 20, NULL, "products of that shape", 0},
     {"measure", FIELD_SWITCH, 0, "", 0, 0, NULL,
      "what this machine takes too, by a job that is named until it has ended", 0},
-    END,
+    {0},
 };
 static const field sweep_fields[] = {
     HARDWARE(1),
@@ -56,7 +52,7 @@ static const field sweep_fields[] = {
     {"batches", FIELD_INTEGERS, 0, "batch", 1, 1 << 30, NULL, "rows of activations", 0},
     {"formats", FIELD_FORMATS, 0, "format", 0, 0, NULL, "of the weights", 0},
     {"activations", FIELD_FORMAT, 0, "activations", 0, 0, NULL, "of the activations", 0},
-    END,
+    {0},
 };
 static const field predict_fields[] = {
     HARDWARE(1),
@@ -70,7 +66,7 @@ static const field predict_fields[] = {
     {"head", FIELD_FORMAT, 0, "head", 0, 0, NULL, "of the logits' matrix", 0},
     {"experts", FIELD_FORMAT, 0, "experts", 0, 0, NULL, "of routed experts", 0},
     {"activations", FIELD_FORMAT, 0, "activations", 0, 0, NULL, "of the activations", 0},
-    END,
+    {0},
 };
 static const field recommend_fields[] = {
     MODEL(0),
@@ -88,7 +84,7 @@ static const field recommend_fields[] = {
     KEEP,
     ONLY,
     DEVICE,
-    END,
+    {0},
 };
 static const field score_fields[] = {
     MODEL(1),
@@ -97,7 +93,7 @@ static const field score_fields[] = {
     ONLY,
     {"zstd_level", FIELD_INTEGER, 0, "zstd-level", 0, 22, NULL, "0: codes are not compressed", 0},
     DEVICE,
-    END,
+    {0},
 };
 static const field eval_fields[] = {
     MODEL(1),
@@ -105,8 +101,9 @@ static const field eval_fields[] = {
     {"tokens", FIELD_MODEL, 0, "tokens", 0, 0, NULL, "a file below --models", 0},
     {"text", FIELD_MODEL, 0, "text", 0, 0, NULL, "a file below --models", 0},
     {"length", FIELD_INTEGER, 0, "length", 2, 1 << 20, NULL, "tokens of a row", 0},
+    {"bos", FIELD_SWITCH, 0, "bos", 0, 0, NULL, "rows begin as texts do, with <bos>", 0},
     {"rows", FIELD_RANGE, 0, "rows", 0, 0, NULL, "of the tokens, as 128:256", 0},
-    END,
+    {0},
 };
 static const field quantize_fields[] = {
     MODEL(1),
@@ -118,7 +115,7 @@ static const field quantize_fields[] = {
     KEEP,
     ONLY,
     DEVICE,
-    END,
+    {0},
 };
 static const field measure_fields[] = {
     {"rows", FIELD_INTEGER, 1, "", 1, 131072, NULL, "outputs of the product", 0},
@@ -127,11 +124,11 @@ static const field measure_fields[] = {
     {"formats", FIELD_FORMATS, 1, "format", 0, 0, NULL, "of the weights", 0},
     {"energy", FIELD_SWITCH, 0, "energy", 0, 0, NULL, "meter each product too", 0},
     DEVICE,
-    END,
+    {0},
 };
 static const field solve_fields[] = {
     {"bits", FIELD_NUMBER, 1, "", 0.01, 64, NULL, "per weight of what is chosen, at most", 0},
-    END,
+    {0},
 };
 
 #define API "/api/v1"

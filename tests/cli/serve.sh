@@ -238,6 +238,11 @@ ask 422 POST "$api/jobs/$advice/solve" '{"bits": 1}'
 ask 202 POST $api/eval '{"model": "tiny", "candidates": ["tiny"], "tokens": "tiny/eval.u16", "length": 64, "rows": "0:2"}'
 evaluated=$(json id)
 wait_for "$evaluated" done
+ask 202 POST $api/eval '{"model": "tiny", "tokens": "tiny/eval.u16", "length": 64, "rows": "0:2", "bos": true}'
+begun=$(json id)
+wait_for "$begun" failed # its tokenizer has no such token
+ask 200 GET "$api/jobs/$begun"
+check "why: $(json error)" grep -q 'puts a token before a text' <<<"$(json error)"
 
 wait $slow
 check "a header that does not come is 408: $(head -n 1 "$tmp/slow")" grep -q '^HTTP/1.1 408 ' "$tmp/slow"
