@@ -45,6 +45,8 @@ kerf_status kf_advice_choose(const kf_advising *w, kerf_error *err);
 
 kerf_status kf_advice_measure(const kf_advising *w, kerf_error *err);
 
+/* Whether all limits are kept that a choice is made under. */
+int kf_advice_holds(const kerf_advice *a, const kerf_advice_point *p);
 /* Candidates of all groups under another limit of bits. KERF_E_LIMIT: there is none. */
 kerf_status kf_advice_pick_at(const kf_advising *w, double bits, size_t *pick, kerf_error *err);
 

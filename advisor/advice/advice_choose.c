@@ -32,12 +32,23 @@ static void set_limits(const kerf_advice *a, kerf_problem *p)
 {
     const kerf_budget *b = &a->budget;
     p->limit[KERF_PRICE_LOSS] = limit(b->t2);
-    double bytes = fmin(floor(limit(b->bits) * a->elements / 8), limit(b->bytes) - a->kept_bytes);
+    double bytes = fmin(floor(kerf_bits_most(limit(b->bits)) * a->elements / 8),
+                        limit(b->bytes) - a->kept_bytes);
     p->limit[KERF_PRICE_BYTES] = fmax(0, bytes);
     p->limit[KERF_PRICE_TIME] =
         fmax(0, step_limit_us(a) - held_us(a, a->other_us, a->other_high_us));
     p->minimise = a->minimise;
     p->nested = a->nested;
+}
+
+int kf_advice_holds(const kerf_advice *a, const kerf_advice_point *p)
+{
+    const double rounded = 1 + 1e-12; /* sums in another order */
+    kerf_problem limits;
+    set_limits(a, &limits);
+    return p->t2 <= limits.limit[KERF_PRICE_LOSS] * rounded &&
+           p->bytes <= limits.limit[KERF_PRICE_BYTES] * rounded &&
+           held_us(a, p->us, p->high_us) <= limits.limit[KERF_PRICE_TIME] * rounded;
 }
 
 /* --- the choice ---------------------------------------------------------------------------- */

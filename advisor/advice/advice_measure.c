@@ -2,6 +2,7 @@
  * decoded in memory runs over tokens, and its next-token distributions are compared with those of
  * the source. A choice that measures worse than one format for all groups, of its size or smaller,
  * gives way to that format. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,13 +58,15 @@ static int is_uniform(const kerf_advice *a, size_t c)
     return kf_advice_offers(a, a->only, c);
 }
 
-/* The best single format by prediction that is no larger than the choice, but for `not`. */
+/* The best single format by prediction that keeps the limits and is no larger than the choice, as
+ * bits are printed, but for `not`. */
 static size_t best_uniform(const kerf_advice *a, size_t not )
 {
     size_t best = a->codecs;
-    const double most = kerf_advice_total(a).bits;
+    const double most = kerf_bits_most(round(kerf_advice_total(a).bits * 1e3) * 1e-3);
     for (size_t c = 0; c < a->codecs; c++) {
-        if (c == not || !is_uniform(a, c) || kerf_advice_uniform(a, c).bits > most) continue;
+        const kerf_advice_point p = kerf_advice_uniform(a, c);
+        if (c == not || !is_uniform(a, c) || p.bits > most || !kf_advice_holds(a, &p)) continue;
         if (best == a->codecs || kerf_advice_uniform(a, c).t2 < kerf_advice_uniform(a, best).t2)
             best = c;
     }

@@ -1,13 +1,22 @@
 /* budget.c - limits as a person writes them: a number and a unit, which says what is limited. */
 #include <kerf/advise.h>
+#include <kerf/choose.h>
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
 #include "base/plain_numbers.h"
+
+double kerf_bits_most(double limit)
+{
+    const double digits = 1e3, last_bits = 1e-12; /* of 4.551 times 1000 and the like */
+    const double printed = floor(limit * digits * (1 + last_bits));
+    return fmax(limit, (printed + 0.5) / digits * (1 - last_bits));
+}
 
 kerf_status kerf_budget_read(const char *text, kerf_budget *b, kerf_error *err)
 {

@@ -1,5 +1,6 @@
 /* typical.c - formats for a model without its weights: bytes and times from its matrices, errors
  * from typical.def. */
+#include <kerf/choose.h>
 #include <kerf/typical.h>
 #include <math.h>
 #include <stdlib.h>
@@ -62,7 +63,7 @@ static int holds(const kerf_typical_row *x, const kerf_budget *b, double batch)
 {
     double most = b->us > 0 ? b->us : INFINITY;
     if (b->tokens_per_s > 0) most = fmin(most, batch * 1e6 / b->tokens_per_s);
-    if (b->bits > 0 && x->bits > b->bits) return 0;
+    if (b->bits > 0 && x->bits > kerf_bits_most(b->bits)) return 0;
     if (b->bytes > 0 && x->weight_bytes > b->bytes) return 0;
     if (x->high_us <= most || (b->likely && x->us <= most)) return 2;
     return x->low_us <= most;

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include <kerf/choose.h>
 #include <kerf/words.h>
 
 #include "report/report.h"
@@ -57,7 +58,7 @@ static void put_limits(const kerf_advice *a, const kerf_advice_point *p, FILE *t
     const double bytes = p->bytes + a->kept_bytes;
     const double most = b->tokens_per_s > 0 ? a->batch * 1e6 / b->tokens_per_s : 0;
     int n = 0;
-    put_limit(to, &n, b->bits, "bits per weight", held(p->bits, p->bits, b->bits));
+    put_limit(to, &n, b->bits, "bits per weight", held(p->bits, p->bits, kerf_bits_most(b->bits)));
     put_limit(to, &n, b->bytes * 1e-9, "GB", held(bytes, bytes, b->bytes));
     put_limit(to, &n, b->us, "us a step", held(low, high, b->us));
     put_limit(to, &n, b->tokens_per_s, "tokens/s", held(low, high, most));

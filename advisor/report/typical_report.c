@@ -2,6 +2,7 @@
  * document for programs. */
 #include <math.h>
 
+#include <kerf/choose.h>
 #include <kerf/typical.h>
 #include <kerf/words.h>
 
@@ -54,7 +55,8 @@ static void put_none(FILE *to, const kerf_typical *t)
     if (!e.fits)
         fprintf(to, "\nNo format fits in the memory of %s.\n",
                 kerf_text_printable(t->request.hardware->name, machine, sizeof machine));
-    else if ((b->bits > 0 && e.bits > b->bits) || (b->bytes > 0 && e.bytes > b->bytes))
+    else if ((b->bits > 0 && e.bits > kerf_bits_most(b->bits)) ||
+             (b->bytes > 0 && e.bytes > b->bytes))
         fprintf(to,
                 "\nNo format that fits is within the budget: the least is %.4f bits, %.2f GB of "
                 "weights.\n",

@@ -1,5 +1,6 @@
 /* verify.c - kerf_verify: every tensor of a source compared with its counterpart, by a team, and
  * held against its limits. */
+#include <kerf/choose.h>
 #include <kerf/verify.h>
 
 #include <math.h>
@@ -66,7 +67,8 @@ static kerf_status count_row(void *ctx, size_t i, kerf_error *err)
     p->measured++;
     kerf_score_merge(&p->total, &row->score);
     for (unsigned f = 0; f < KERF_FIGURES; f++) {
-        if (kerf_figure_of(&row->score, (kerf_figure)f) <= row->limit[f]) continue;
+        const double most = f == KERF_FIGURE_BPW ? kerf_bits_most(row->limit[f]) : row->limit[f];
+        if (kerf_figure_of(&row->score, (kerf_figure)f) <= most) continue;
         row->over |= 1u << f;
         p->over++;
     }

@@ -73,7 +73,7 @@ static kerf_status solve(solving *s, double bits, kerf_error *err)
                             .first = s->first,
                             .groups = json_array_size(s->groups),
                             .minimise = KERF_PRICE_LOSS,
-                            .limit = {INFINITY, bits * s->weights / 8 * (1 + 1e-12), INFINITY}};
+                            .limit = {INFINITY, kerf_bits_most(bits) * s->weights / 8, INFINITY}};
     s->choice.pick = s->pick;
     const kerf_status status = kerf_choose(&p, &s->choice, err);
     s->seconds = now_s() - began;

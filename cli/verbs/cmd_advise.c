@@ -186,9 +186,9 @@ static int run_advise(const args *a, kerf_error *err)
 
 static const option options[] = {
     {"budget", 0, "LIMIT",
-     "4.5bits (per weight of what is chosen), 3.2GB or GiB (all tensors), 250us or ms, 90tok/s (a "
-     "decoding step, at the slow end of its band; 90tok/s:likely in the middle), 0.1t2 (error); "
-     "repeatable, all hold"},
+     "4.5bits (per weight of what is chosen, to three digits), 3.2GB or GiB (all tensors), 250us "
+     "or ms, 90tok/s (a decoding step, at the slow end of its band; 90tok/s:likely in the middle), "
+     "0.1t2 (error); repeatable, all hold"},
     {"minimise", 0, "error|bytes|time", "what to make small under the budget (default: error)"},
     {"hardware", 0, "NAME|FILE", "predict times for this machine: kerf hardware"},
     {"format", 'f', "LIST",

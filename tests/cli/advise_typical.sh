@@ -57,6 +57,13 @@ expect 0 advise "$DATA/configs/gemma-3-4b.json" --hardware rtx4090 --budget 60to
 json_is type gemma3_text
 check "its 3.9 billion parameters" awk -v b="$(json 'formats.*.weight_bytes' | sort -g | tail -1)" 'BEGIN { exit !(b > 4.5e9 && b < 4.7e9) }'
 expect 0 predict --hardware rtx4090 --model "$DATA/configs/gemma-3-4b.json"
+# Bits are held to a limit as they are printed: 4.500 of nvfp4.
+expect 0 advise "$config" --hardware rtx4090 --budget 4.5bits -f nvfp4 --json
+json_is best nvfp4:amax
+expect 0 advise "$config" --hardware rtx4090 --budget 4.5bits -f nvfp4,mxfp8-e4m3
+check "nvfp4 is 4.500 bits and within the budget" grep -q '^nvfp4:amax  *4.500 .* yes$' "$tmp/out"
+expect 0 advise "$config" --hardware rtx4090 --budget 4.499bits -f nvfp4
+output_says 'No format that fits is within the budget: the least is 4.5001 bits'
 # What needs the weights is refused.
 expect 2 advise "$config" --hardware rtx4090 --budget 60tok/s -o "$tmp/r.json"
 error_says 'needs the weights'

@@ -232,7 +232,7 @@ def use_file(page, url, model, path):
     check("the recommendation is there", "0 of" in page.run("return document.getElementById('solved').textContent"))
     page.choose("#budget", "5.20")
     page.until("return document.getElementById('budget-out').textContent === '5.20'")
-    page.until("return Number(document.querySelector('#frontier-chart .now')?.dataset.bits) <= 5.2")
+    page.until("return Number(document.querySelector('#frontier-chart .now')?.dataset.bits) < 5.2005")
     return page.run("return [...document.querySelectorAll('#picks tbody tr')].map((r) => [r.cells[0].textContent, r.cells[1].textContent])")
 
 

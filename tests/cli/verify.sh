@@ -37,6 +37,7 @@ limits 1 '{"schema": "kerf.limits/1", "default": {"t2": 0.001}}'
 limits 1 '{"schema": "kerf.limits/1", "default": {"bias": 0.0001}}'
 limits 1 '{"schema": "kerf.limits/1", "default": {"max_error": 0.01}}'
 limits 1 '{"schema": "kerf.limits/1", "default": {"bpw": 4}}'
+limits 0 '{"schema": "kerf.limits/1", "tensors": {"*.mlp.*": {"bpw": 4.5}}}' # as the table has it, to three digits
 limits 1 '{"schema": "kerf.limits/1", "default": {"t2": 0.1}, "tensors": {"*v_proj*": {"t2": 0.001}}}'
 limits 0 '{"schema": "kerf.limits/1", "default": {"t2": 0.001}, "tensors": {"*": {"t2": 0.1}}}'
 limits 2 '{"schema": "kerf.limits/1", "default": {"t2": 0.1}, "tensors": {"*v_projj*": {"t2": 0.001}}}'

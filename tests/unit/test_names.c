@@ -8,6 +8,7 @@
 #include <kerf/layouts.h>
 #include <kerf/measure.h>
 #include <kerf/words.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -293,6 +294,22 @@ static void limits_are_read(void **state)
     }
 }
 
+/* Bits are held to a limit as they are printed. */
+static void bits_have_three_digits(void **state)
+{
+    (void)state;
+    assert_true(kerf_bits_most(4.5) >= 4.500002 && kerf_bits_most(4.5) < 4.5005);
+    assert_true(kerf_bits_most(4.551) >= 4.5514 && kerf_bits_most(4.551) < 4.5515);
+    assert_true(kerf_bits_most(4.2497) == 4.2497); /* what a refusal has said would do */
+    assert_true(kerf_bits_most(4.2501) >= 4.2504);
+    assert_true(isinf(kerf_bits_most(INFINITY)));
+    for (int i = 1; i < 64000; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "%.3f", kerf_bits_most(i / 1e3));
+        assert_int_equal((int)(strtod(text, NULL) * 1e3 + 0.5), i);
+    }
+}
+
 static void gpus_are_named(void **state)
 {
     static const char *const wrong[] = {"",        "gpu",     "cuda:",     "cuda:0,", "cuda:x",
@@ -378,6 +395,7 @@ int main(void)
         cmocka_unit_test(words_are_compared_by_letters_and_digits),
         cmocka_unit_test(codecs_are_picked_by_words),
         cmocka_unit_test(limits_are_read),
+        cmocka_unit_test(bits_have_three_digits),
         cmocka_unit_test(gpus_are_named),
         cmocka_unit_test(reports_are_named_by_their_ends),
         cmocka_unit_test(tunings_are_of_a_gpu),

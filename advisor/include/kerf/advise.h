@@ -52,7 +52,7 @@ typedef enum kerf_alpha {
 
 /* The most that the choice may cost. 0: no limit; all that are given hold together. */
 typedef struct kerf_budget {
-    double bits;         /* per weight of all groups                       */
+    double bits;         /* per weight of all groups; kerf_bits_most       */
     double bytes;        /* of all tensors, those that are kept among them */
     double us;           /* of a decoding step, predicted                  */
     double tokens_per_s; /* at least, of all sequences together, predicted */

@@ -53,6 +53,11 @@ typedef struct kerf_choice {
 KERF_API KERF_CHECK kerf_status kerf_choose(const kerf_problem *p, kerf_choice *out,
                                             kerf_error *err);
 
+/* The most bits per weight that a limit leaves. Bits are held to it as they are printed, to three
+ * digits: 4.500002 of a format with a scale per tensor are 4.500, and stay under 4.5. Infinite for
+ * an infinite limit. */
+KERF_API double kerf_bits_most(double limit);
+
 #ifdef __cplusplus
 }
 #endif

@@ -334,7 +334,7 @@ async function chooseAdvice() {
     $("budget").min = (Math.max(...least) + 0.01).toFixed(2);
     $("budget").max = Math.max(...doc.uniform.map((u) => u.bits), 8.5);
     $("budget").value = doc.total.bits.toFixed(2);
-    if (Number($("budget").value) < doc.total.bits) $("budget").value = Number($("budget").value) + 0.01;
+    if (Number($("budget").value) < Number(doc.total.bits.toFixed(3))) $("budget").value = Number($("budget").value) + 0.01;
     $("frontier-some").hidden = false;
     $("frontier-none").hidden = true;
     updateBudget();

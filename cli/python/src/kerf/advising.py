@@ -206,7 +206,7 @@ def advise(
     the least error under a budget, exactly.
 
     Budget, all that are given hold together:
-      bits           per weight of what is chosen
+      bits           per weight of what is chosen, to three digits
       bytes          of all tensors
       us             of a decoding step, predicted; needs hardware
       tokens_per_s   at least, of all sequences together; needs hardware and a config.json
