@@ -79,6 +79,24 @@ static void put_measured(const kerf_advice *a, FILE *to)
                 "one format measures better than the choice by prediction: it is recommended\n");
 }
 
+/* What the layout stores beside planes: bits of advice are those of the file, those of a score are
+ * the format's. */
+static void put_beside(const kerf_advice *a, double bytes, FILE *to)
+{
+    for (size_t i = 0; i < a->groups; i++) {
+        const kerf_advice_group *g = &a->group[i];
+        if (g->pick == a->codecs) bytes -= g->cost[g->pick].bytes;
+        for (size_t m = 0; g->pick < a->codecs && m < g->members; m++)
+            bytes -= (double)a->tensor[g->member[m]].score[g->pick].bytes;
+    }
+    const double bits = a->elements > 0 ? 8 * bytes / a->elements : 0;
+    if (bits >= 0.0005)
+        fprintf(to,
+                "%.3f of these bits are for what layout %s stores beside codes and scales, which "
+                "bpw of\nscore and verify leaves out\n",
+                bits, a->layout->name);
+}
+
 void kf_put_summary(const kerf_advice *a, FILE *to)
 {
     kerf_advice_point p = kerf_advice_total(a);
@@ -108,6 +126,7 @@ void kf_put_summary(const kerf_advice *a, FILE *to)
                 "about %s of weights on each of the %u GPUs; what they exchange is in the rest\n",
                 kerf_bytes_text((uint64_t)((p.bytes + a->kept_bytes) / a->gpus), bytes), a->gpus);
     }
+    if (a->layout) put_beside(a, p.bytes, to);
     if (a->layout)
         fprintf(to, "for layout %s%s%s%s\n", a->layout->name, a->runtime ? ", as " : "",
                 a->runtime ? a->runtime->title : "",

@@ -163,7 +163,7 @@ const verb verb_score = {
     .usage = "IN [-f LIST] [--imatrix FILE] [options]",
     .details = "Encodes the weights of IN in each format and measures the error of the bytes\n"
                "that quantize would write. Columns:\n"
-               "  bpw        bits per weight, all scales counted\n"
+               "  bpw        bits per weight: codes and all scales, as verify and inspect have it\n"
                "  t2         ||W' - W||^2 / ||W||^2; weighted: each column by its importance\n"
                "  SQNR dB    -10 log10 t2\n"
                "  bias       sum (W' - W) W / sum W^2: below zero, the format shrinks the weights\n"

@@ -47,6 +47,11 @@ expect 1 inspect "$tmp/out.d"
 output_says 'quantized_layers in config.json says otherwise'
 expect 3 quantize "$model" --layout modelopt -f nvfp4 --tensor '*down_proj.weight=int8' -o "$tmp/refused.d/"
 error_says 'has int8 for a whole checkpoint alone, here is nvfp4 too'
+# Bits of advice are those of the file, bpw of a score is the format's: where they differ, it is said.
+expect 0 advise "$model" --layout gptq -f int4-g128:gptq --budget 4.26bits
+output_says '^0.125 of these bits are for what layout gptq stores beside codes and scales'
+expect 0 advise "$model" --layout modelopt -f nvfp4 --budget 5bits
+check "no more than planes" bash -c "! grep -q 'of these bits' '$tmp/out'"
 for layout in bitsandbytes gptq; do # one format, and what is kept beside it
     through "$layout" 5.2bits
     formats=$("$TOOLS/json_get" 'groups.*.codec' <"$tmp/advice" | grep -v keep | sort -u | wc -l)
