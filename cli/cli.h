@@ -50,7 +50,7 @@ typedef struct verb {
     const char *details;
     const char *examples;
     const option *options;    /* its own, ended by an empty row; NULL: none  */
-    const option *shared[16]; /* those it has in common with others          */
+    const option *shared[18]; /* those it has in common with others          */
     /* Names of the options that are paths. Operands are read; what is in both lists is a file that
      * the verb itself has written before, a cache. */
     const char *reads[10], *writes[4];

@@ -55,7 +55,7 @@ static kerf_status digest_weight(scoring *s, const kerf_weight *w, uint64_t *out
 }
 
 static kerf_status find_key(scoring *s, const kerf_weight *w, const float *importance,
-                            const kf_gram_weights *g, int feedback, kf_score_key *key,
+                            const kf_gram_weights *g, int feedback, kerf_nan nan, kf_score_key *key,
                             kerf_error *err)
 {
     *key = (kf_score_key){0};
@@ -66,6 +66,7 @@ static kerf_status find_key(scoring *s, const kerf_weight *w, const float *impor
     if (g->gram)
         key->importance =
             chain(key->importance, g->gram, g->columns * g->columns * sizeof *g->gram);
+    if (nan) key->importance = chain(key->importance, &nan, sizeof nan);
     if (feedback) key->importance = chain(key->importance, "feedback", 8);
     if (feedback > 1) key->importance = chain(key->importance, "again", 5);
     return digest_weight(s, w, &key->tensor, err);
@@ -107,7 +108,8 @@ static kerf_status score_candidates(scoring *s, size_t weight, const kf_gram_wei
     kf_score_candidate *candidate = NULL;
     kf_score_key key;
     char text[64];
-    KF_TRY(find_key(s, w, g->importance, g, exec->feedback ? s->all->feedback : 0, &key, err));
+    KF_TRY(find_key(s, w, g->importance, g, exec->feedback ? s->all->feedback : 0, exec->nan, &key,
+                    err));
     KF_TRY(kf_allocate(&candidate, all->codecs, sizeof *candidate, err));
     const size_t n = list_candidates(s, weight, key, candidate);
     snprintf(text, sizeof text, "%zu formats", n);

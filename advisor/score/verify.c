@@ -47,7 +47,10 @@ static kerf_status compare_row(void *ctx, size_t i, const kerf_exec *exec, kerf_
     }
     kf_work_item(&v->work, row->weight->name, "verify");
     kerf_status s = kf_compare_weights(&compare, row, err);
-    return s == KERF_OK ? s : kf_fail_at(err, s, row->weight->name);
+    const char *name = row->weight->name;
+    if (s == KERF_OK || !err || strncmp(err->text, name, strlen(name)) == 0)
+        return s; /* it says where */
+    return kf_fail_at(err, s, name);
 }
 
 static kerf_status count_row(void *ctx, size_t i, kerf_error *err)

@@ -35,7 +35,7 @@ static kerf_status check_options(const args *a, kerf_error *err)
     static const char *const of_weights[] = {
         "output",   "report",      "imatrix",     "alpha",    "cache", "nested", "config",
         "minimise", "all-tensors", "calibration", "feedback", "again", "text",   "tokens",
-        "length",   "bos",         "rows",        "keep",     "only"};
+        "length",   "bos",         "rows",        "keep",     "only",  "nan"};
     for (size_t i = 0; i < sizeof of_weights / sizeof *of_weights; i++)
         if (args_has(a, of_weights[i]))
             return USAGE(err, "advise: --%s needs the weights: give the folder that holds them",

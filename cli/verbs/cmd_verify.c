@@ -112,8 +112,8 @@ const verb verb_verify = {
                 "  kerf verify model/ model-nvfp4/ --junit kerf.xml --summary --annotations\n"
                 "  kerf verify model-nvfp4/ restored/    # is it the exact decoding?\n",
     .options = options,
-    .shared = {&option_summary, &option_annotations, &option_overwrite, &option_threads,
-               &option_device, &option_json, &option_wide, &option_progress},
+    .shared = {&option_nan, &option_summary, &option_annotations, &option_overwrite,
+               &option_threads, &option_device, &option_json, &option_wide, &option_progress},
     .reads = {"limits", "calibration"},
     .writes = {"write-limits", "junit", "markdown"},
     .operands_min = 2,

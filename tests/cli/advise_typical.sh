@@ -67,7 +67,7 @@ output_says 'No format that fits is within the budget: the least is 4.5001 bits'
 # What needs the weights is refused.
 expect 2 advise "$config" --hardware rtx4090 --budget 60tok/s -o "$tmp/r.json"
 error_says 'needs the weights'
-for option in --bos --length=64 --rows=0:2 --keep='*' --only='*'; do
+for option in --bos --length=64 --rows=0:2 --keep='*' --only='*' --nan=zero; do
     expect 2 advise "$config" --hardware rtx4090 --budget 60tok/s "$option"
     error_says "${option%=*} needs the weights"
 done

@@ -104,4 +104,19 @@ expect 0 verify "$tmp/nan8" "$tmp/nan16"
 output_says "^note: $norm has NaN or Inf"
 expect 0 verify "$model" "$model" --json
 json_is nonfinite 0
+# --- NaN of the source, which quantize was told to make something of ---------------------------------
+# What the refusal names is there: each verb that reads the numbers has --nan.
+"$TOOLS/make_model" nan "$tmp/nan.safetensors"
+"$KERF" quantize "$tmp/nan.safetensors" -f nvfp4 --nan zero -y -o "$tmp/made.safetensors" 2>/dev/null
+expect 0 verify "$tmp/nan.safetensors" "$tmp/made.safetensors"
+expect 3 verify "$tmp/nan.safetensors" "$tmp/made.safetensors" --exact
+error_says '^kerf: a.weight: element 327 is -*NaN, at \[5, 7\]; --nan zero or --nan saturate accepts it$'
+expect 0 verify "$tmp/nan.safetensors" "$tmp/made.safetensors" --exact --nan zero
+scores="$tmp/nan_scores.json"
+expect 3 advise "$tmp/nan.safetensors" --budget 9bits -f nvfp4 --cache "$scores"
+error_says '^kerf: a.weight: .*; --nan zero or --nan saturate accepts it$'
+expect 0 advise "$tmp/nan.safetensors" --budget 9bits -f nvfp4 --cache "$scores" --nan zero
+expect 3 advise "$tmp/nan.safetensors" --budget 9bits -f nvfp4 --cache "$scores" # which are of zeros
+expect 3 score "$tmp/nan.safetensors" -f nvfp4
+expect 0 score "$tmp/nan.safetensors" -f nvfp4 --nan zero
 finish

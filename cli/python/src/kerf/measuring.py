@@ -344,6 +344,7 @@ def verify(
     by_value: bool = False,
     exact: bool = False,
     threads: int = 0,
+    nan: Nan = "error",
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> Verification:
@@ -353,6 +354,7 @@ def verify(
                times that of normal numbers in each format, and 0.5 without outliers
     by_value:  measures dense tensors too, where their bytes may differ
     exact:     encodes every quantized tensor again, by its recorded encoder, and compares bytes
+    nan:       for exact, what quantize was told of NaN and Inf
 
     That a tensor differs, is missing or over its limit is a result, not an exception: look at
     ``passed``, or use the result as a truth value. Raises FileError, DataError.
@@ -364,7 +366,7 @@ def verify(
         {"limits": allowed, "by_value": int(by_value), "exact": int(exact)},
     )
     out = ffi.new("kerf_verification **")
-    with _options.team(threads, device=device) as team:
+    with _options.team(threads, nan, device) as team:
         run(
             lambda job, err: lib.kerf_verify(
                 model.handle, candidate.handle, options, team, job, out, err
