@@ -44,10 +44,13 @@ static void test_at(const void *ctx, size_t i, kf_ci_test *out)
 
 /* --- Markdown ------------------------------------------------------------------------------ */
 
+/* What became NaN or Inf, which figures leave out, is worse than any error. */
 static int by_t2(const void *a, const void *b)
 {
     const kerf_verify_row *x = *(const kerf_verify_row *const *)a,
                           *y = *(const kerf_verify_row *const *)b;
+    const uint64_t lost = x->score.nonfinite, gone = y->score.nonfinite;
+    if (lost != gone) return lost < gone ? 1 : -1;
     const double tx = kerf_score_t2(&x->score), ty = kerf_score_t2(&y->score);
     const double u = isnan(tx) ? INFINITY : tx, w = isnan(ty) ? INFINITY : ty;
     return u < w ? 1 : u > w ? -1 : strcmp(x->weight->name, y->weight->name);

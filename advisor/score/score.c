@@ -95,7 +95,7 @@ double kerf_score_clip_share(const kerf_score *s)
 
 double kerf_score_sqnr_db(const kerf_score *s)
 {
-    return -10 * log10(kerf_score_t2(s));
+    return 0 - 10 * log10(kerf_score_t2(s)); /* 0 of t2 1, not -0 */
 }
 
 /* --- some bands ---------------------------------------------------------------------------- */

@@ -136,6 +136,8 @@ for format in fp16 bf16 ggml-q4_0 ggml-q8_0 q5_1 q4_k nf4-f16; do
     [ $format = bf16 ] || expect 1 verify "$tmp/large.safetensors" "$tmp/o.safetensors"
     check "$format: whether verify says so" test \
         "$(grep -c 'down_proj.weight: .* decoded elements are NaN or infinite$' "$tmp/out")" = $count
+    [ $count = 0 ] || check "$format: the worst comes first" \
+        bash -c "sed -n 3p '$tmp/out' | grep -q '^model.layers.0.mlp.down_proj.weight '"
 done
 
 # Workers meet several at once: the first one in the tensor is told, whoever was faster.

@@ -122,7 +122,8 @@ KERF_API KERF_CHECK kerf_status kerf_verify(const kerf_checkpoint *source,
                                             kerf_verification **out, kerf_error *err);
 KERF_API void kerf_verification_close(kerf_verification *v); /* NULL is fine */
 
-/* The measured rows into order[rows], the largest t2 first; returns how many they are. */
+/* The measured rows into order[rows], those with NaN or Inf of their own first, then the
+ * largest t2; returns how many they are. */
 KERF_API size_t kerf_verification_worst(const kerf_verification *v, const kerf_verify_row **order);
 
 /* The text of a limits file that allows what was measured and 2 % more. */
