@@ -28,7 +28,17 @@ static double largest_code(const kerf_format *f)
     }
 }
 
-/* The largest number that the scale of this matrix can express; 0: it has none of its own. */
+/* Codes of 0 to 255, stored less 128, reach farther on one side of their zero point. */
+static double farthest_code(const kf_rest_job *j, uint64_t matrix)
+{
+    const kerf_cspan zeros = j->planes[KERF_PLANE_ZEROS];
+    if (j->geometry->format->zero != KERF_ZERO_CODE || matrix >= zeros.n)
+        return largest_code(j->geometry->format);
+    const unsigned zero = ((const unsigned char *)zeros.p)[matrix] ^ 0x80u;
+    return zero > 127 ? zero : 255 - zero;
+}
+
+/* The largest number that the scale of the matrix at b0 can express; 0: it has none of its own. */
 static double largest_number(const kf_rest_job *j)
 {
     const kerf_geometry *g = j->geometry;
@@ -37,7 +47,28 @@ static double largest_number(const kf_rest_job *j)
     const uint64_t matrix = g->bands_per_matrix ? j->b0 / g->bands_per_matrix : 0;
     if (g->plane[p].dtype != KERF_F32 || !g->plane[p].per_matrix || j->b0 == j->b1) return 0;
     if ((matrix + 1) * sizeof(float) > j->planes[p].n) return 0;
-    return largest_code(g->format) * (double)fabsf(((const float *)j->planes[p].p)[matrix]);
+    return farthest_code(j, matrix) * (double)fabsf(((const float *)j->planes[p].p)[matrix]);
+}
+
+/* Bands [b0, b1) of a job; planes: room for theirs. */
+static kf_rest_job part_of(const kf_rest_job *j, uint64_t b0, uint64_t b1,
+                           kerf_cspan planes[KERF_PLANES])
+{
+    const kerf_geometry *g = j->geometry;
+    const unsigned width = kerf_dtype_bits(j->dtype) / 8;
+    kf_rest_job part = {g, b0, b1, planes, {NULL, 0}, j->dtype};
+    for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
+        planes[p] = (kerf_cspan){NULL, 0};
+        if (g->plane[p].dtype == KERF_DTYPE_NONE) continue;
+        planes[p] = j->planes[p];
+        if (g->plane[p].per_matrix) continue;
+        planes[p].p =
+            (const unsigned char *)j->planes[p].p + kerf_band_bytes(g, p, j->b0, b0).count;
+        planes[p].n = (size_t)kerf_band_bytes(g, p, b0, b1).count;
+    }
+    part.src.p = (const unsigned char *)j->src.p + kerf_band_elements(g, j->b0, b0).count * width;
+    part.src.n = (size_t)kerf_band_elements(g, b0, b1).count * width;
+    return part;
 }
 
 static const kerf_format *plain_format(kerf_dtype t)
@@ -203,23 +234,12 @@ static kerf_status look_again(const kf_rest_job *j, const question *q, tally *ou
 static kerf_status look_at_rows(const kf_rest_job *j, kerf_score *s, kerf_error *err)
 {
     const kerf_geometry *g = j->geometry;
-    const unsigned width = kerf_dtype_bits(j->dtype) / 8;
     if (!has_scales(j)) return KERF_OK;
     const uint64_t run = j->b0 < j->b1 ? kerf_loss_run(g, j->b0, j->b1) : 1;
     for (uint64_t b = j->b0; b < j->b1; b += run) {
-        kerf_cspan planes[KERF_PLANES] = {{NULL, 0}};
-        kf_rest_job one = {g, b, kf_min_u64(b + run, j->b1), planes, {NULL, 0}, j->dtype};
+        kerf_cspan planes[KERF_PLANES];
+        const kf_rest_job one = part_of(j, b, kf_min_u64(b + run, j->b1), planes);
         tally t = {0};
-        for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
-            if (g->plane[p].dtype == KERF_DTYPE_NONE) continue;
-            const uint64_t skip = kerf_band_bytes(g, p, j->b0, b).count;
-            planes[p] = j->planes[p];
-            if (g->plane[p].per_matrix) continue;
-            planes[p].p = (const unsigned char *)j->planes[p].p + skip;
-            planes[p].n = (size_t)kerf_band_bytes(g, p, b, one.b1).count;
-        }
-        one.src.p = (const unsigned char *)j->src.p + kerf_band_elements(g, j->b0, b).count * width;
-        one.src.n = (size_t)kerf_band_elements(g, b, one.b1).count * width;
         int found;
         const question q = {INFINITY, far_scale(&one, &found)};
         if (!found) continue;
@@ -229,17 +249,75 @@ static kerf_status look_at_rows(const kf_rest_job *j, kerf_score *s, kerf_error 
     return KERF_OK;
 }
 
+/* --- a scale for each matrix ---------------------------------------------------------------- */
+
+/* What is asked of one matrix, or a part of it: of what is far below its range, or of all. */
+static question question_of(const kf_rest_job *j, double signal)
+{
+    const double n = (double)kerf_band_elements(j->geometry, j->b0, j->b1).count;
+    const double largest = largest_number(j);
+    const int is_far = largest * largest * n > FAR_ABOVE * FAR_ABOVE * signal;
+    return (question){is_far && signal > 0 ? largest / FAR_ABOVE : INFINITY, 0};
+}
+
+static kerf_status signal_of(const kf_rest_job *j, double *signal, kerf_error *err)
+{
+    const uint64_t n = kerf_band_elements(j->geometry, j->b0, j->b1).count;
+    float *w = NULL;
+    *signal = 0;
+    KF_TRY(kf_allocate(&w, (size_t)n, sizeof *w, err));
+    const kerf_status status = kf_rest_widen(j, n, w, err);
+    for (uint64_t i = 0; status == KERF_OK && i < n; i++)
+        if (isfinite(w[i])) *signal += (double)w[i] * (double)w[i];
+    free(w);
+    return status;
+}
+
+/* Matrices of a stack, each with a scale of its own: the first round finds whether one of them has
+ * an outlier, the second takes the rest of those that have, and all of the others. */
+static kerf_status look_at_matrices(const kf_rest_job *j, kerf_score *s, kerf_error *err)
+{
+    const uint64_t bands = j->geometry->bands_per_matrix;
+    tally all = {0};
+    int found = 0;
+    for (int round = 0; round < 1 + found; round++) {
+        for (uint64_t b = j->b0, end; b < j->b1; b = end) {
+            kerf_cspan planes[KERF_PLANES];
+            double signal;
+            uint64_t lost = 0;
+            tally t;
+            end = kf_min_u64((b / bands + 1) * bands, j->b1);
+            const kf_rest_job one = part_of(j, b, end, planes);
+            KF_TRY(signal_of(&one, &signal, err));
+            const question q = question_of(&one, signal);
+            found |= q.most < INFINITY;
+            if (!round) continue;
+            KF_TRY(look_again(&one, &q, &t, &lost, err));
+            all.signal += t.signal;
+            all.noise += t.noise;
+            if (q.most == INFINITY) continue;
+            all.zeroed += t.zeroed;
+            s->lost_blocks += lost;
+        }
+    }
+    if (!found) return KERF_OK;
+    s->rest_signal = all.signal;
+    s->rest_noise = all.noise;
+    s->zeroed += all.zeroed;
+    return KERF_OK;
+}
+
 /* --- all ----------------------------------------------------------------------------------- */
 
 kerf_status kf_score_rest(const kf_rest_job *j, kerf_score *s, kerf_error *err)
 {
-    const double largest = largest_number(j);
-    const uint64_t n = s->elements;
+    const uint64_t bands = j->geometry->bands_per_matrix;
     tally t;
     if (s->signal == 0) return KERF_OK;
-    if (!(largest * largest * (double)n > FAR_ABOVE * FAR_ABOVE * s->signal))
-        return look_at_rows(j, s, err);
-    const question q = {largest / FAR_ABOVE, 0};
+    if (largest_number(j) > 0 && bands && (j->b1 - 1) / bands > j->b0 / bands)
+        return look_at_matrices(j, s, err);
+    const question q = question_of(j, s->signal);
+    if (q.most == INFINITY) return look_at_rows(j, s, err);
     KF_TRY(look_again(j, &q, &t, &s->lost_blocks, err));
     s->rest_signal = t.signal;
     s->rest_noise = t.noise;

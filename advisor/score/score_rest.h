@@ -17,7 +17,8 @@ typedef struct kf_rest_job {
 kerf_status kf_rest_widen(const kf_rest_job *job, uint64_t n, float *out, kerf_error *err);
 
 /* Counts rest_signal, rest_noise and zeroed of *s anew, whose other sums are complete, where one
- * element of the matrix is so much larger than these that its scale serves it alone. */
+ * element of a matrix is so much larger than these that its scale serves it alone. Each matrix of a
+ * stack is looked at by itself. */
 kerf_status kf_score_rest(const kf_rest_job *job, kerf_score *s, kerf_error *err);
 
 #endif

@@ -217,6 +217,35 @@ static void runs_add_up_to_a_call(void **state)
     release(&e);
 }
 
+/* An outlier of one expert is found wherever it stands in the stack, whether its matrices are
+ * scored in one call or each by itself. */
+static void outliers_of_stacks_are_found(void **state)
+{
+    (void)state;
+    enum { EXPERTS = 4, ROWS_OF = 32, COLUMNS_OF = 256, N = EXPERTS * ROWS_OF * COLUMNS_OF };
+    static const char *const codecs[] = {"int8-tensor", "int8-tensor-asym", "fp8-e4m3", "nvfp4"};
+    static const kerf_shape shape = {3, {EXPERTS, ROWS_OF, COLUMNS_OF}};
+    static float w[N];
+    for (size_t c = 0; c < 4; c++) {
+        for (size_t expert = 0; expert < EXPERTS; expert++) {
+            for (size_t i = 0; i < N; i++) w[i] = 0.02f * gaussian(i);
+            w[expert * ROWS_OF * COLUMNS_OF + 3 * COLUMNS_OF + 7] = 5000;
+            encoded e = encode(codecs[c], &shape, w);
+            const uint64_t bands = e.geometry.bands;
+            const kerf_score whole = score(&e, w, NULL, bands, 2),
+                             each = score(&e, w, NULL, bands / EXPERTS, 1);
+            release(&e);
+            assert_true(kerf_score_t2(&whole) < 1e-5);
+            assert_true(kerf_score_rest_t2(&whole) > (c < 2 ? 0.2 : 0.005));
+            assert_near(whole.rest_signal, each.rest_signal, 1e-12);
+            assert_near(whole.rest_noise, each.rest_noise, 1e-12);
+            assert_int_equal(whole.zeroed, each.zeroed);
+            assert_int_equal(whole.lost_blocks, each.lost_blocks);
+            if (c < 2) assert_int_equal(whole.lost_blocks, ROWS_OF * COLUMNS_OF / 128);
+        }
+    }
+}
+
 static void wrong_calls_are_refused(void **state)
 {
     (void)state;
@@ -302,6 +331,7 @@ int main(void)
         cmocka_unit_test(nonfinite_is_counted),
         cmocka_unit_test(sums_do_not_depend_on_threads),
         cmocka_unit_test(runs_add_up_to_a_call),
+        cmocka_unit_test(outliers_of_stacks_are_found),
         cmocka_unit_test(wrong_calls_are_refused),
         cmocka_unit_test_setup(gaussian_error_is_as_published, fill_bell),
     };
