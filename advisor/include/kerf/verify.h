@@ -29,7 +29,7 @@ typedef enum kerf_figure {
     KERF_FIGURE_MAX_ERROR,
     KERF_FIGURE_BIAS, /* by its magnitude */
     KERF_FIGURE_CLIP_SHARE,
-    KERF_FIGURE_BPW,
+    KERF_FIGURE_BPW,        /* held to three digits: kerf_bits_most */
     KERF_FIGURE_REST_T2,    /* t2 of what is not an outlier */
     KERF_FIGURE_ZERO_SHARE, /* of that, what has become zero */
     KERF_FIGURE_LOST_SHARE, /* blocks of 128 that have lost more than half of themselves */
