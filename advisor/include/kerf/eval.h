@@ -84,9 +84,9 @@ typedef struct kerf_evaluation {
 /* Runs all models over the tokens. Their logits are made side by side, a panel of positions at a
  * time, so that memory is that of states, two layers and two heads. The numbers do not depend on
  * threads and parts, `seconds` aside. exec: its threads and its device count; NULL: all cores.
- * KERF_E_ARG: a candidate with other sizes than the source, rows of one token; KERF_E_DATA: a source that predicts NaN
- * (a candidate that does is over its limits); KERF_E_NOSUP and others as kerf_decoder_open. Close the result with kerf_evaluation_close; the checkpoints must
- * outlive it.
+ * KERF_E_ARG: a candidate with other sizes than the source, rows of one token; KERF_E_DATA: a
+ * source that predicts NaN (a candidate that does is over its limits); KERF_E_NOSUP and others as
+ * kerf_decoder_open. Close the result with kerf_evaluation_close; the checkpoints must outlive it.
  */
 KERF_API KERF_CHECK kerf_status kerf_eval(const kerf_eval_request *request, const kerf_exec *exec,
                                           const kerf_job *job, kerf_evaluation **out,
