@@ -79,8 +79,8 @@ static void put_measured(const kerf_advice *a, FILE *to)
                 "one format measures better than the choice by prediction: it is recommended\n");
 }
 
-/* What the layout stores beside planes: bits of advice are those of the file, those of a score are
- * the format's. */
+/* What the layout stores beside planes, where it is not next to nothing (a shape per tensor): bits
+ * of advice are those of the file, those of a score are the format's. */
 static void put_beside(const kerf_advice *a, double bytes, FILE *to)
 {
     for (size_t i = 0; i < a->groups; i++) {
@@ -90,7 +90,7 @@ static void put_beside(const kerf_advice *a, double bytes, FILE *to)
             bytes -= (double)a->tensor[g->member[m]].score[g->pick].bytes;
     }
     const double bits = a->elements > 0 ? 8 * bytes / a->elements : 0;
-    if (bits >= 0.0005)
+    if (bits >= 0.005)
         fprintf(to,
                 "%.3f of these bits are for what layout %s stores beside codes and scales, which "
                 "bpw of\nscore and verify leaves out\n",
