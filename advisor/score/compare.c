@@ -362,7 +362,9 @@ kerf_status kf_compare_weights(const kf_compare_job *job, kerf_verify_row *out, 
         return compare_decoded(job, out, err);
     }
     if (!is_computed(a) && is_computed(b) && floats) return measure_computed(job, out, err);
-    if (!a->codec.format && job->by_value && floats) return measure_dense(job, out, err);
+    if (!a->codec.format && job->by_value && kerf_dtype_is_float(b->dtype) &&
+        (floats || a->decoded)) /* F64 is read as F32, as whoever made the other checkpoint did */
+        return measure_dense(job, out, err);
     int same = a->codec.format == b->codec.format;
     if (!same && a->codec.format && b->codec.format) {
         KF_TRY(compare_twins(job, out, &same, err));

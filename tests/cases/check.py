@@ -224,6 +224,7 @@ def case_f64(kerf, tmp):
     need(kerf.t2(f"{tmp}/a.safetensors", "int8") == kerf.t2(f"{tmp}/b.safetensors", "int8"), "F64 is not F32 rounded")
     kerf("dequantize", f"{tmp}/c.safetensors", "-o", f"{tmp}/d.safetensors")
     need(read(f"{tmp}/d.safetensors")[L + "mlp.up_proj.weight"][0] == "F32", "what was F64 comes back as F32")
+    kerf("verify", f"{tmp}/a.safetensors", f"{tmp}/d.safetensors", "--by-value", says="passed: 1 tensors measured")
 
 
 def case_activation_scales(kerf, tmp):
