@@ -16,6 +16,10 @@
 /* The largest number over the root of the mean square at which a second look is worth it, and the
  * part of the largest below which elements are the rest. */
 #define FAR_ABOVE 64.0
+/* One of some thousand elements is never so far above the root; it carries most of the signal
+ * instead. Of a handful of elements that says nothing. */
+#define MOST_OF 0.5
+#define MANY 128
 
 static double largest_code(const kerf_format *f)
 {
@@ -255,8 +259,8 @@ static kerf_status look_at_rows(const kf_rest_job *j, kerf_score *s, kerf_error 
 static question question_of(const kf_rest_job *j, double signal)
 {
     const double n = (double)kerf_band_elements(j->geometry, j->b0, j->b1).count;
-    const double largest = largest_number(j);
-    const int is_far = largest * largest * n > FAR_ABOVE * FAR_ABOVE * signal;
+    const double largest = largest_number(j), part = FAR_ABOVE * FAR_ABOVE / n;
+    const int is_far = largest * largest > signal * (n < MANY ? part : fmin(part, MOST_OF));
     return (question){is_far && signal > 0 ? largest / FAR_ABOVE : INFINITY, 0};
 }
 

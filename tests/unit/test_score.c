@@ -246,6 +246,25 @@ static void outliers_of_stacks_are_found(void **state)
     }
 }
 
+/* In 32 x 64 elements one alone is at most 45 times the root of the mean square. */
+static void outliers_of_small_matrices_are_found(void **state)
+{
+    (void)state;
+    enum { N = 32 * 64 };
+    static const kerf_shape shape = {2, {32, 64}};
+    static float w[N];
+    for (int outlier = 0; outlier < 2; outlier++) {
+        for (size_t i = 0; i < N; i++) w[i] = 0.02f * gaussian(i);
+        if (outlier) w[77] = 5000;
+        encoded e = encode("int8-tensor", &shape, w);
+        const kerf_score s = score(&e, w, NULL, e.geometry.bands, 1);
+        release(&e);
+        assert_true(kerf_score_t2(&s) < 1e-3);
+        assert_true(outlier ? kerf_score_rest_t2(&s) == 1 : s.rest_signal == s.signal);
+        assert_int_equal(s.zeroed, outlier ? N - 1 : 0);
+    }
+}
+
 static void wrong_calls_are_refused(void **state)
 {
     (void)state;
@@ -332,6 +351,7 @@ int main(void)
         cmocka_unit_test(sums_do_not_depend_on_threads),
         cmocka_unit_test(runs_add_up_to_a_call),
         cmocka_unit_test(outliers_of_stacks_are_found),
+        cmocka_unit_test(outliers_of_small_matrices_are_found),
         cmocka_unit_test(wrong_calls_are_refused),
         cmocka_unit_test_setup(gaussian_error_is_as_published, fill_bell),
     };
