@@ -28,8 +28,18 @@ write_basic_package_version_file(kerf-config-version.cmake COMPATIBILITY SameMin
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/kerf-config.cmake
   ${CMAKE_CURRENT_BINARY_DIR}/kerf-config-version.cmake DESTINATION ${package_dir})
 
-file(RELATIVE_PATH KERF_PREFIX_FROM_PC
-  ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+# A folder that was given as an absolute path, as some distributions do, is one wherever the rest goes.
+foreach(kind LIBDIR INCLUDEDIR)
+  set(KERF_PC_${kind} ${CMAKE_INSTALL_${kind}})
+  if(NOT IS_ABSOLUTE ${CMAKE_INSTALL_${kind}})
+    set(KERF_PC_${kind} "\${prefix}/${CMAKE_INSTALL_${kind}}")
+  endif()
+endforeach()
+set(KERF_PC_PREFIX ${CMAKE_INSTALL_PREFIX})
+if(NOT IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR})
+  file(RELATIVE_PATH KERF_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+  set(KERF_PC_PREFIX "\${pcfiledir}/${KERF_PC_PREFIX}")
+endif()
 list(TRANSFORM KERF_PRIVATE_LIBS PREPEND -l OUTPUT_VARIABLE KERF_PC_LIBS)
 if(KERF_CUDA_LIB_DIR)
   list(PREPEND KERF_PC_LIBS -L${KERF_CUDA_LIB_DIR})

@@ -96,6 +96,25 @@ example product "y[33] = 33.000"
 example folder "28 tensors, t2 7.560e-03" "$model" "$work/folder-out"
 example advice '"schema": "kerf.recipe/1"' "$model" 5
 
+# A part of another project, which may have pages of its own; and folders that are given as absolute paths:
+# kerf.pc names them as they are.
+mkdir "$work/parent"
+cat >"$work/parent/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.25)
+project(parent LANGUAGES C)
+add_custom_target(man)
+add_subdirectory($(cd "$here/../.." && pwd) kerf)
+add_executable(parent $(cd "$consumer" && pwd)/examples/example_matrix.c)
+target_link_libraries(parent kerf::kerf)
+END
+cmake -S "$work/parent" -B "$work/absolute" -DCMAKE_C_COMPILER="$cc" -DKERF_CUDA=OFF -DKERF_MPI=OFF \
+    -DCMAKE_INSTALL_PREFIX=/opt/kerf -DCMAKE_INSTALL_LIBDIR=/opt/libraries -DCMAKE_INSTALL_INCLUDEDIR=/opt/headers \
+    --log-level=WARNING >"$work/said" 2>&1 || { echo "no part of another project" && cat "$work/said" && exit 1; }
+for folder in prefix:/opt/kerf libdir:/opt/libraries includedir:/opt/headers; do
+    said=$(PKG_CONFIG_PATH=$work/absolute/kerf pkg-config --variable="${folder%%:*}" kerf)
+    [ "$said" = "${folder#*:}" ] || { echo "kerf.pc has ${folder%%:*} $said, not ${folder#*:}" && exit 1; }
+done
+
 rm "$prefix"/lib/libkerf.so*
 read -ra flags <<<"$(pkg-config --static --cflags --libs kerf)"
 "$cc" -std=c11 "$consumer/consumer.c" -o "$work/static" "${flags[@]}"
