@@ -31,9 +31,9 @@ const verb *verb_at(size_t i)
 }
 
 static const char exit_codes[] =
-    "Exit codes: 0 ok, 1 verify, eval or inspect found something, 2 usage, 3 bad input,\n"
-    "4 I/O or an output that exists, 5 limit or memory, 6 no such device, 70 internal,\n"
-    "128 + N signal N.\n";
+    "Exit codes: 0 ok, 1 something does not hold (verify, inspect, eval, compare, selftest,\n"
+    "quantize --recipe), 2 usage, 3 bad input, 4 I/O or an output that exists, 5 limit or\n"
+    "memory, 6 no such device, 70 internal, 128 + N signal N.\n";
 
 static void print_overview(FILE *to)
 {

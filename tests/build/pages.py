@@ -105,6 +105,14 @@ def check_links(page):
             complain(f'{page}: no such heading: {link}')
 
 
+def check_families(page):
+    """A page that counts the families of models counts those of their table."""
+    rows = len(re.findall(r'^\| `', read('codecs/families.md'), re.M))
+    for number in re.findall(r'(\d{3}) families', read(page)):
+        if int(number) != rows:
+            complain(f'{page}: {number} families, and codecs/families.md has {rows}')
+
+
 def pages_of_the_tree():
     """All pages but those of build folders."""
     found = []
@@ -125,6 +133,7 @@ def main():
         os.symlink(os.path.join(ROOT, 'tests'), os.path.join(folder, 'tests'))
         for page in linked:
             check_links(page)
+            check_families(page)
         for page in PAGES:
             check_examples(page)
             commands += run_blocks(page, folder)

@@ -23,6 +23,15 @@ for verb in $verbs; do
     check "lines of help $verb are short" awk 'length > 100 { bad = 1 } END { exit bad }' "$tmp/help"
 done
 
+# Exit code 1 is explained where exit codes are, for every verb that ends with it.
+page=$(cat "$DATA/../../cli/reference.md")
+for file in $(cd "$DATA/../../cli/verbs" && grep -l EXIT_MISMATCH cmd_*.c); do
+    verb=${file#cmd_} verb=${verb%.c}
+    check "kerf help says when $verb ends with 1" \
+        grep -Eq "Exit codes:.* 1 [^0-9]*\b$verb\b" <<<"$("$KERF" help | tr '\n' ' ')"
+    check "reference.md says when $verb ends with 1" grep -Eq "^\| 1 \|.*(\b$verb\b|--recipe)" <<<"$page"
+done
+
 # Every option that help shows is accepted: it fails for its value or operand, not as unknown.
 for verb in $verbs; do
     while read -r name; do
