@@ -271,7 +271,7 @@ static kerf_status check_square(const kerf_calibration *c, const kerf_tensor *t,
 
 static uint64_t columns_of(const kerf_weight *w)
 {
-    return w->shape.rank ? w->shape.dim[w->shape.rank - 1] : 1;
+    return kf_last_dim(&w->shape);
 }
 
 kerf_status kerf_calibration_gram_mean(const kerf_calibration *c, const kerf_weight *w, double *out,

@@ -111,7 +111,7 @@ static kerf_status find_feedback(const kf_compare_job *job, kerf_verify_row *row
                  (unsigned long long)row->other->feedback);
         return KERF_OK;
     }
-    const uint64_t columns = shape->dim[shape->rank - 1];
+    const uint64_t columns = kf_last_dim(shape);
     const kerf_exec *exec = job->exec;
     kerf_status s = exec->device && !twice && kerf_feedback_on_gpu(row->other->codec.format)
                         ? kerf_feedback_make_on(&exec->device, 1, gram, columns,

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "base/work.h"
 #include "score/imatrix_names.h"
 #include "score/score_cache.h"
@@ -61,8 +62,7 @@ static kerf_status find_key(scoring *s, const kerf_weight *w, const float *impor
     *key = (kf_score_key){0};
     if (!s->cache.path) return KERF_OK;
     if (importance)
-        key->importance =
-            kerf_hash(importance, w->shape.dim[w->shape.rank - 1] * sizeof *importance);
+        key->importance = kerf_hash(importance, kf_last_dim(&w->shape) * sizeof *importance);
     if (g->gram)
         key->importance =
             chain(key->importance, g->gram, g->columns * g->columns * sizeof *g->gram);

@@ -53,6 +53,11 @@ static inline uint64_t kf_div_up(uint64_t a, uint64_t b)
 {
     return a / b + (a % b != 0);
 }
+/* The columns of a tensor: a scalar is one row of one. */
+static inline uint64_t kf_last_dim(const kerf_shape *s)
+{
+    return s->rank ? s->dim[s->rank - 1] : 1;
+}
 static inline uint64_t kf_min_u64(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;

@@ -28,7 +28,7 @@ typedef float row_lanes __attribute__((vector_size(LANES * sizeof(float))));
 
 static size_t columns_of(const kerf_geometry *g)
 {
-    return (size_t)(g->shape.rank ? g->shape.dim[g->shape.rank - 1] : 1);
+    return (size_t)kf_last_dim(&g->shape);
 }
 
 /* Columns of a row that round alike. */

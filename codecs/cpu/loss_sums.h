@@ -142,7 +142,8 @@ static __attribute__((noinline)) void add_piece(const float *w, const float *v, 
 static const float *importance_at(const kf_band *b, size_t at, size_t n, float *room)
 {
     if (!b->importance) return NULL;
-    const size_t columns = (size_t)b->g->shape.dim[b->g->shape.rank - 1];
+    const kerf_shape *s = &b->g->shape;
+    const size_t columns = s->rank ? (size_t)s->dim[s->rank - 1] : 1;
     size_t column = (b->column + at) % columns;
     if (column + n <= columns) return b->importance + column;
     for (size_t i = 0; i < n; i++) {

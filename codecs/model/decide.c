@@ -165,7 +165,7 @@ static void fall_back(const request *q, kerf_decision *d, const char *why)
     }
     d->codec = (kerf_codec){f, encoder_like(f, d->codec.encoder)};
     snprintf(d->reason, sizeof d->reason, "%s takes no rows of %llu", d->asked->name,
-             (unsigned long long)w->shape.dim[w->shape.rank - 1]);
+             (unsigned long long)kf_last_dim(&w->shape));
 }
 
 /* What the layout of the output has no place for is kept, unless a rule asks for it by name. */

@@ -66,7 +66,7 @@ static kerf_status add_weight(imatrix_file *f, const kerf_checkpoint *imatrix, c
                               const char *name, uint64_t expert, kerf_error *err)
 {
     kerf_importance i = {0};
-    const uint64_t columns = w->shape.dim[w->shape.rank - 1];
+    const uint64_t columns = kf_last_dim(&w->shape);
     imatrix_entry *e = find_entry(f, name);
     KF_TRY(kerf_importance_read(imatrix, w, 0, &i, err));
     if (!e) {

@@ -148,7 +148,7 @@ static kerf_status read_sums(const kerf_checkpoint *imatrix, const kerf_weight *
 {
     const kerf_tensor *t = e->values;
     uint64_t n;
-    s->columns = w->shape.rank ? w->shape.dim[w->shape.rank - 1] : 1;
+    s->columns = kf_last_dim(&w->shape);
     KF_TRY(kerf_shape_count(&t->shape, &n, err));
     const int other = e->means && (t->shape.rank == 0 || t->shape.rank > 2 ||
                                    t->shape.dim[t->shape.rank - 1] != s->columns);

@@ -104,7 +104,7 @@ static kerf_status make_feedback(quantizing *q, size_t i, const kerf_exec *exec,
     *out = NULL;
     if (!kf_plan_feedback(q->plan, d)) return KERF_OK;
     KF_TRY(m->read(m->ctx, d->weight, &gram, err));
-    const uint64_t columns = d->weight->shape.dim[d->weight->shape.rank - 1];
+    const uint64_t columns = kf_last_dim(&d->weight->shape);
     kerf_status s = KERF_OK;
     if (gram && !m->again && exec->device && kerf_feedback_on_gpu(d->codec.format))
         s = kerf_feedback_make_on(&exec->device, 1, gram, columns, KERF_FEEDBACK_DAMPING,

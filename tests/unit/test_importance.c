@@ -1,5 +1,6 @@
 /* test_importance.c - imatrix files in their three forms: which entry a weight finds, and what
  * becomes of sums, counts and experts that saw no token. */
+#include <kerf/advise.h>
 #include <kerf/importance.h>
 
 #include <stdio.h>
@@ -147,6 +148,41 @@ static void test_zeros(void **state)
     kerf_checkpoint_close(c);
 }
 
+/* A tensor without dimensions has one column, in all that weighs by it: scores, advice and its
+ * cache, and llama.cpp's form. */
+static void test_scalar(void **state)
+{
+    static float matrix[2 * 256];
+    static const float one[1] = {3}, many[256] = {2, 1};
+    for (size_t i = 0; i < 2 * 256; i++) matrix[i] = (float)(i % 11) - 5;
+    const given model[] = {{"layers.0.weight", {2, {2, 256}}, matrix}, {"scale", {0}, one}};
+    const given weights[] = {{"layers.0.weight", {1, {256}}, many}, {"scale", {1, {1}}, one}};
+    kerf_checkpoint *c = open_given(in_folder(state, "model.safetensors"), model, 2);
+    kerf_checkpoint *imatrix = open_given(in_folder(state, "imatrix.safetensors"), weights, 2);
+    const kerf_select all = {.all = 1};
+    kerf_codec codec[2];
+    kerf_error err;
+    kerf_scores *s;
+    kerf_advice *a;
+    must(kerf_codec_find("int8", &codec[0], &err), &err);
+    must(kerf_codec_find("mxfp4", &codec[1], &err), &err);
+    const kerf_score_request r = {.select = &all, .codec = codec, .codecs = 2, .imatrix = imatrix};
+    must(kerf_score_checkpoint(c, &r, NULL, NULL, &s, &err), &err);
+    assert_int_equal(s->tensors, 2);
+    for (size_t i = 0; i < 4; i++) assert_true(kerf_score_weighted_t2(&s->score[i]) < 0.1);
+    kerf_scores_close(s);
+    kerf_advise_request q = {.select = &all, .codec = codec, .codecs = 2, .imatrix = imatrix};
+    q.budget.bits = 6;
+    q.cache = in_folder(state, "cache.json");
+    for (size_t i = 0; i < 2; i++) { /* the second from the cache */
+        must(kerf_advise(c, &q, NULL, NULL, &a, &err), &err);
+        assert_int_equal(a->cached, i ? 4 : 0);
+        kerf_advice_close(a);
+    }
+    kerf_checkpoint_close(c);
+    kerf_checkpoint_close(imatrix);
+}
+
 static void test_bad_values(void **state)
 {
     const float bad[] = {1, -1, 0, 0}, huge[] = {1, 0, 1.1e30f, 0}, large[] = {1, 0, 9e29f, 0};
@@ -172,7 +208,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gguf_form),  cmocka_unit_test(test_safetensors_form),
         cmocka_unit_test(test_dat_form),   cmocka_unit_test(test_zeros),
-        cmocka_unit_test(test_bad_values),
+        cmocka_unit_test(test_bad_values), cmocka_unit_test(test_scalar),
     };
     return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
 }

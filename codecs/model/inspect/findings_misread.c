@@ -159,9 +159,8 @@ static const kerf_weight *norm_before(const kerf_checkpoint *c, const kerf_weigh
     snprintf(name, sizeof name, "%.*s.%s.weight", (int)strlen(w->name) - n, w->name, g->norm);
     const kerf_weight *norm = kerf_weights_find(c->weights, name);
     const uint64_t columns = norm ? kerf_weight_elements(norm) : 0;
-    return columns && columns == w->shape.dim[w->shape.rank - 1] && kerf_dtype_is_float(norm->dtype)
-               ? norm
-               : NULL;
+    return columns && columns == kf_last_dim(&w->shape) && kerf_dtype_is_float(norm->dtype) ? norm
+                                                                                           : NULL;
 }
 
 /* Logarithm of the mean square of each column over the first rows. */
