@@ -20,4 +20,10 @@ static inline size_t kf_character_bytes(const unsigned char *s)
     return n;
 }
 
+/* 1: such a character is a control: of ASCII, or U+0080 to U+009F, which take two bytes. */
+static inline int kf_is_control(const unsigned char *s)
+{
+    return s[0] < 0x20 || s[0] == 0x7f || (s[0] == 0xc2 && s[1] < 0xa0);
+}
+
 #endif

@@ -46,8 +46,7 @@ static void make_one_line(char *text)
     if (i > 0 && s[i - 1] >= 0xc0 && kf_character_bytes(s + i - 1) == 0) s[i - 1] = 0;
     for (i = 0; s[i]; i += n) {
         n = kf_character_bytes(s + i);
-        const int is_control = s[i] < 0x20 || s[i] == 0x7f || (s[i] == 0xc2 && s[i + 1] < 0xa0);
-        if (n > 0 && !is_control) continue;
+        if (n > 0 && !kf_is_control(s + i)) continue;
         if (n == 0) n = 1;
         memset(s + i, '?', n);
     }

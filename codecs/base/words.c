@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/characters.h"
 #include "base/plain_numbers.h"
 
 int kf_has_suffix(const char *text, const char *suffix)
@@ -129,13 +130,14 @@ const char *kerf_nearest_word(const char *text, const char *const *words)
 
 char *kerf_text_printable(const char *text, char *out, size_t size)
 {
+    const unsigned char *s = (const unsigned char *)text;
     size_t n = 0;
-    for (; text[n] && n + 1 < size; n++) {
-        const unsigned char c = (unsigned char)text[n];
-        /* U+0080 to U+009F are controls too, in two bytes */
-        const unsigned char before = n > 0 ? (unsigned char)text[n - 1] : 0;
-        out[n] = c < 0x20 || c == 0x7f ? '?' : text[n];
-        if (before == 0xc2 && c >= 0x80 && c < 0xa0) out[n - 1] = out[n] = '?';
+    while (s[n]) {
+        const size_t character = kf_character_bytes(s + n), bytes = character ? character : 1;
+        if (n + bytes >= size) break;
+        memcpy(out + n, text + n, bytes);
+        if (!character || kf_is_control(s + n)) memset(out + n, '?', bytes);
+        n += bytes;
     }
     if (size) out[n] = 0;
     return out;

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <cmocka.h>
 
+#include <kerf/words.h>
+
 #include "base/base.h"
 #include "file/json/text.h"
 
@@ -89,6 +91,32 @@ static void test_fail_is_utf8(void **state)
     path[600] = 0;
     assert_int_equal(kf_fail_no_model(&e, ENAMETOOLONG, path), KERF_E_IO);
     assert_true(kf_is_utf8(e.text));
+}
+
+/* So is what is printed of a name: between characters, also where it is cut. */
+static void test_printable(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t size;
+        const char *want;
+    } rows[] = {
+        {"a\nb\x7f\x1b[31m", 32, "a?b??[31m"},
+        {"\xc2\x9b.\x9b.", 32, "??.?."},
+        {"x\xc3", 32, "x?"},
+        {"\xed\xa0\x80", 32, "???"},
+        {"\xc3\xa9\xc3\xa9", 5, "\xc3\xa9\xc3\xa9"},
+        {"\xc3\xa9\xc3\xa9", 4, "\xc3\xa9"},
+        {"\xc3\xa9", 2, ""},
+        {"ab", 3, "ab"},
+        {"ab", 1, ""},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char out[32];
+        assert_ptr_equal(kerf_text_printable(rows[i].text, out, rows[i].size), out);
+        assert_string_equal(out, rows[i].want);
+    }
 }
 
 static void test_fail_errno(void **state)
@@ -202,6 +230,7 @@ int main(void)
         cmocka_unit_test(test_fail_is_one_line),
         cmocka_unit_test(test_fail_is_cut),
         cmocka_unit_test(test_fail_is_utf8),
+        cmocka_unit_test(test_printable),
         cmocka_unit_test(test_fail_errno),
         cmocka_unit_test(test_arithmetic),
         cmocka_unit_test(test_allocation),
