@@ -327,6 +327,32 @@ static void test_over_the_source(void **state)
 
 /* --- what dead runs leave --- */
 
+/* Two outputs are one path, or one is inside of the other, however they are spelled and though
+ * nothing of them is there. */
+static void test_two_outputs(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *a, *b;
+        kerf_status want;
+    } rows[] = {
+        {"none/out", "none/out", KERF_E_ARG},
+        {"none/out", "none/out/", KERF_E_ARG},
+        {"out", "out/", KERF_E_ARG},
+        {"out", "out/log", KERF_E_ARG},
+        {"out", "./out/log/x", KERF_E_ARG},
+        {"none/out", "none//out/log", KERF_E_ARG},
+        {"out", "out2", KERF_OK},
+        {"out/a", "out/b", KERF_OK},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *both[] = {rows[i].a, rows[i].b}, *turned[] = {rows[i].b, rows[i].a};
+        const kerf_files f = {.output = both, .outputs = 2}, g = {.output = turned, .outputs = 2};
+        assert_int_equal(kerf_files_check(&f, NULL), rows[i].want);
+        assert_int_equal(kerf_files_check(&g, NULL), rows[i].want);
+    }
+}
+
 static void test_dead_temporaries(void **state)
 {
     void *own = sub_folder(state, "dead");
@@ -414,7 +440,7 @@ int main(void)
         cmocka_unit_test(test_existing_file),    cmocka_unit_test(test_existing_folder),
         cmocka_unit_test(test_no_parent_folder), cmocka_unit_test(test_over_the_source),
         cmocka_unit_test(test_dead_temporaries), cmocka_unit_test(test_killed_runs),
-        cmocka_unit_test(test_signal_cleanup),
+        cmocka_unit_test(test_signal_cleanup),   cmocka_unit_test(test_two_outputs),
     };
     return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
 }

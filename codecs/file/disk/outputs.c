@@ -14,7 +14,8 @@
 
 #include "file/disk/io.h"
 
-#define MAX_LINKS 40 /* as the kernel follows */
+#define MAX_LINKS 40      /* as the kernel follows */
+#define LONGEST_PATH 4096 /* as it takes           */
 
 /* One file, whatever it is called. */
 typedef struct file_id {
@@ -172,11 +173,16 @@ static char *real_path(const char *path, int links)
         free(target);
         return real;
     }
-    char *folder = kf_path_folder(path);
-    char *real_folder = folder ? realpath(folder, NULL) : NULL;
-    real = real_folder ? kf_path_join(real_folder, kf_path_base(path)) : strdup(path);
+    size_t n = strlen(path);
+    if (n > LONGEST_PATH) return strdup(path); /* that of no file */
+    while (n > 1 && path[n - 1] == '/') n--;
+    char *own = strndup(path, n), *folder = own ? kf_path_folder(own) : NULL;
+    /* its folder may not be there either */
+    char *real_folder = folder && strcmp(folder, own) != 0 ? real_path(folder, links) : NULL;
+    real = real_folder ? kf_path_join(real_folder, kf_path_base(own)) : strdup(path);
     free(real_folder);
     free(folder);
+    free(own);
     return real;
 }
 
