@@ -213,6 +213,10 @@ kerf_status kerf_fit_times(const kerf_hardware *h, const kerf_timing *times, siz
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%d times are needed to fit, there are %zu",
                        LEAST, count);
     }
+    for (size_t i = 0; i < count; i++)
+        if (!(times[i].us > 0 && times[i].us < INFINITY))
+            return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "time %zu is %g us, no number above 0", i,
+                           times[i].us);
     sample *s = (sample *)kf_alloc_zero(count, sizeof *s);
     if (!s) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory to fit");
     kerf_status status = KERF_OK;

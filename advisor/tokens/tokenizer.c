@@ -205,6 +205,7 @@ kerf_status kerf_tokenizer_encode(const kerf_tokenizer *t, const char *text, siz
     const int template_tokens = options && options->template_tokens;
     encoding e = {.t = t};
     *out = (kerf_token_list){0};
+    if (n == 0) text = ""; /* of nothing, NULL is as good as any */
     const size_t valid = kf_utf8_check(text, n);
     if (valid < n)
         return kf_fail(err, KERF_E_DATA, valid, "the text is no UTF-8 at byte %zu", valid);

@@ -207,6 +207,12 @@ static void a_fit_finds_the_parameters(void **state)
         assert_true(fit.error_p90 >= fit.error_median);
     }
     assert_int_equal(kerf_fit_times(NULL, times, 3, &fit, NULL), KERF_E_ARG);
+    for (int i = 0; i < 3; i++) { /* one time among good ones */
+        const double wrong[] = {-1, NAN, 0}, good = times[2].us;
+        times[2].us = wrong[i];
+        assert_int_equal(kerf_fit_times(NULL, times, 25, &fit, NULL), KERF_E_ARG);
+        times[2].us = good;
+    }
     /* One size only: a line through zero. */
     for (size_t i = 1; i < 4; i++) times[i] = times[0];
     assert_int_equal(kerf_fit_times(NULL, times, 4, &fit, NULL), KERF_OK);

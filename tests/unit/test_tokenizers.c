@@ -79,6 +79,8 @@ static void test_parts(void **state)
     must(kerf_tokenizer_encode(t, "", 0, NULL, &l, &err), &err);
     assert_int_equal(l.count, 0);
     kerf_token_list_free(&l);
+    must(kerf_tokenizer_encode(t, NULL, 0, NULL, &l, &err), &err); /* an empty span */
+    kerf_token_list_free(&l);
     must(kerf_tokenizer_encode(t, "\xe2\x82\xac", 3, NULL, &l, &err), &err);
     assert_int_equal(l.count, 4); /* the space in front, and a character that it has no token for */
     for (unsigned i = 0; i < 3; i++)

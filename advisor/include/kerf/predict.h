@@ -116,7 +116,7 @@ typedef struct kerf_timing {
  * whichever of the two is the slower; decode_gweights and tflops stay 0. From 24 times on, and
  * where h is a GPU whose plans are known, input_us, round_us and stage_us are fitted too; nothing
  * is ever negative. error_*: each time predicted by a fit to all the others. source and date are
- * left empty. */
+ * left empty. KERF_E_ARG: fewer times, or one that is no number above 0. */
 KERF_API KERF_CHECK kerf_status kerf_fit_times(const kerf_hardware *h, const kerf_timing *times,
                                                size_t count, kerf_fit *out, kerf_error *err);
 
