@@ -39,14 +39,16 @@ kerf_status kf_call_init(kf_call *c, const kerf_geometry *g, uint64_t b0, uint64
     return KERF_OK;
 }
 
-static kerf_status check_span(size_t have, uint64_t need, const char *what, kerf_error *err)
+static kerf_status check_span(kerf_cspan have, uint64_t need, const char *what, kerf_error *err)
 {
-    if (have >= need) return KERF_OK;
-    return kf_fail(err, KERF_E_BUFFER, KF_NOWHERE, "%s has %zu bytes, needs %llu", what, have,
-                   (unsigned long long)need);
+    if (have.n < need)
+        return kf_fail(err, KERF_E_BUFFER, KF_NOWHERE, "%s has %zu bytes, needs %llu", what, have.n,
+                       (unsigned long long)need);
+    if (need > 0 && !have.p) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%s is NULL", what);
+    return KERF_OK;
 }
 
-kerf_status kf_check_elements(const kf_call *c, size_t have, const char *what, kerf_error *err)
+kerf_status kf_check_elements(const kf_call *c, kerf_cspan have, const char *what, kerf_error *err)
 {
     kerf_extent e = kerf_band_elements(c->g, c->b0, c->b1);
     return check_span(have, e.count * (kerf_dtype_bits(c->dtype) / 8), what, err);
@@ -57,7 +59,7 @@ static int has_plane(const kf_call *c, int p)
     return c->g->plane[p].dtype != KERF_DTYPE_NONE;
 }
 
-static kerf_status check_plane(const kf_call *c, int p, size_t have, kerf_error *err)
+static kerf_status check_plane(const kf_call *c, int p, kerf_cspan have, kerf_error *err)
 {
     static const char *const names[KERF_PLANES] = {"plane of codes", "plane of scales",
                                                    "plane of second-level scales",
@@ -70,7 +72,7 @@ kerf_status kf_call_planes(kf_call *c, const kerf_cspan planes[KERF_PLANES], ker
 {
     for (int p = 0; p < KERF_PLANES; p++) {
         if (!has_plane(c, p)) continue;
-        KF_TRY(check_plane(c, p, planes[p].n, err));
+        KF_TRY(check_plane(c, p, planes[p], err));
         c->plane[p] = planes[p].p;
     }
     return KERF_OK;
@@ -80,7 +82,7 @@ kerf_status kf_call_out(kf_call *c, const kerf_span planes[KERF_PLANES], kerf_er
 {
     for (int p = 0; p < KERF_PLANES; p++) {
         if (!has_plane(c, p)) continue;
-        KF_TRY(check_plane(c, p, planes[p].n, err));
+        KF_TRY(check_plane(c, p, (kerf_cspan){planes[p].p, planes[p].n}, err));
         c->out[p] = planes[p].p;
     }
     return KERF_OK;

@@ -37,10 +37,10 @@ const kerf_exec *kf_exec_for(const kerf_geometry *g, const kerf_exec *exec, kerf
 kerf_status kf_call_init(kf_call *c, const kerf_geometry *g, uint64_t b0, uint64_t b1,
                          kerf_dtype dtype, const kerf_exec *exec, kerf_error *err);
 
-/* KERF_E_BUFFER when the elements of the bands need more than `have` bytes. */
-kerf_status kf_check_elements(const kf_call *c, size_t have, const char *what, kerf_error *err);
+/* KERF_E_BUFFER when the elements of the bands need more bytes, KERF_E_ARG when they are NULL. */
+kerf_status kf_check_elements(const kf_call *c, kerf_cspan have, const char *what, kerf_error *err);
 
-/* The planes that are read, or written; KERF_E_BUFFER when one is too short. */
+/* The planes that are read, or written; KERF_E_BUFFER when one is too short, KERF_E_ARG: NULL. */
 kerf_status kf_call_planes(kf_call *c, const kerf_cspan planes[KERF_PLANES], kerf_error *err);
 kerf_status kf_call_out(kf_call *c, const kerf_span planes[KERF_PLANES], kerf_error *err);
 

@@ -30,7 +30,7 @@ kerf_status kerf_decode(const kerf_geometry *g, uint64_t b0, uint64_t b1,
     if (!exec) exec = &kf_default_exec;
     KF_TRY(kf_call_init(&c, g, b0, b1, dtype, exec, err));
     KF_TRY(kf_call_planes(&c, src, err));
-    KF_TRY(kf_check_elements(&c, dst.n, "target", err));
+    KF_TRY(kf_check_elements(&c, (kerf_cspan){dst.p, dst.n}, "target", err));
     c.target = dst.p;
     if (exec->device && b0 < b1) {
         kf_host_range r = kf_call_range(&c);
@@ -63,7 +63,7 @@ kerf_status kerf_count_clipped(const kerf_geometry *g, uint64_t b0, uint64_t b1,
     exec = kf_exec_for(g, exec, &own);
     KF_TRY(kf_call_init(&c, g, b0, b1, dtype, exec, err));
     KF_TRY(kf_call_planes(&c, planes, err));
-    KF_TRY(kf_check_elements(&c, src.n, "source", err));
+    KF_TRY(kf_check_elements(&c, src, "source", err));
     *clipped = 0;
     c.source = src.p;
     if (exec->device && b0 < b1) {
@@ -112,7 +112,7 @@ static void lose_run(const loss_job *j, uint64_t run, float *scratch)
     const kf_call *c = j->c;
     const kerf_geometry *g = c->g;
     const uint64_t first = c->b0 + run * j->bands;
-    const uint64_t columns = g->shape.rank ? g->shape.dim[g->shape.rank - 1] : 1;
+    const uint64_t columns = kf_last_dim(&g->shape);
     const uint64_t begin = kerf_band_elements(g, c->b0, c->b0).offset;
     for (uint64_t b = first; b < kf_min_u64(first + j->bands, c->b1); b++) {
         kf_band band;
@@ -167,7 +167,7 @@ kerf_status kerf_find_loss(const kerf_geometry *g, uint64_t b0, uint64_t b1,
     *loss = (kerf_loss){0};
     KF_TRY(kf_call_init(&c, g, b0, b1, dtype, exec, err));
     KF_TRY(kf_call_planes(&c, planes, err));
-    KF_TRY(kf_check_elements(&c, src.n, "source", err));
+    KF_TRY(kf_check_elements(&c, src, "source", err));
     if (b0 == b1) return KERF_OK;
     c.source = src.p;
     loss_job j = {.c = &c, .bands = kerf_loss_run(g, b0, b1), .importance = importance};

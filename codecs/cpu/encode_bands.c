@@ -107,13 +107,21 @@ static kerf_status take_importance(kf_call *c, const kerf_encoder *encoder, cons
                        (unsigned long long)exec->importances, (unsigned long long)g->cols);
     c->importance = exec->importance;
     c->importance_step = exec->importances == g->cols ? 0 : g->cols;
+    /* what is weighed by more, or by no number, becomes infinite or nothing */
+    const uint64_t step = c->importance_step;
+    const uint64_t count = step && c->matrices ? c->matrices * step : g->cols;
+    for (uint64_t i = c->first_matrix * step; i < c->first_matrix * step + count; i++)
+        if (!(exec->importance[i] >= 0 && exec->importance[i] <= 1e30f))
+            return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                           "importance %llu is %g; each is from 0 to 1e30", (unsigned long long)i,
+                           (double)exec->importance[i]);
     return KERF_OK;
 }
 
 static kerf_status take_feedback(kf_call *c, const kerf_exec *exec, kerf_error *err)
 {
     const kerf_geometry *g = c->g;
-    const uint64_t columns = g->shape.rank ? g->shape.dim[g->shape.rank - 1] : 1;
+    const uint64_t columns = kf_last_dim(&g->shape);
     if (!exec->feedback || !kerf_feedback_fits(g)) return KERF_OK;
     if (exec->feedback->columns != columns)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
@@ -213,7 +221,7 @@ kerf_status kerf_encode(const kerf_geometry *g, const kerf_encoder *encoder,
     kerf_exec own;
     exec = kf_exec_for(g, exec, &own);
     KF_TRY(kf_call_init(&c, g, b0, b1, dtype, exec, err));
-    KF_TRY(kf_check_elements(&c, src.n, "source", err));
+    KF_TRY(kf_check_elements(&c, src, "source", err));
     KF_TRY(kf_call_out(&c, dst, err));
     KF_TRY(check_encoder(g, encoder, dtype, stats, err));
     KF_TRY(take_importance(&c, encoder, exec, err));
@@ -275,7 +283,7 @@ kerf_status kerf_measure(const kerf_geometry *g, uint64_t b0, uint64_t b1, kerf_
     kerf_exec own;
     exec = kf_exec_for(g, exec, &own);
     KF_TRY(kf_call_init(&c, g, b0, b1, dtype, exec, err));
-    KF_TRY(kf_check_elements(&c, src.n, "source", err));
+    KF_TRY(kf_check_elements(&c, src, "source", err));
     c.source = src.p;
     c.stats = kf_alloc_zero(c.slices * c.matrices, sizeof *c.stats);
     c.found = kf_alloc(c.slices, sizeof *c.found);

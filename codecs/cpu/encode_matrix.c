@@ -130,7 +130,7 @@ kerf_status kerf_encode_matrix(const kerf_geometry *g, const kerf_encoder *encod
                     .exec = exec ? exec : &kf_default_exec,
                     .source = src};
     KF_TRY(kf_call_init(&all, g, 0, g->bands, dtype, r.exec, err));
-    KF_TRY(kf_check_elements(&all, src.n, "source", err));
+    KF_TRY(kf_check_elements(&all, src, "source", err));
     KF_TRY(kf_call_out(&all, dst, err));
     KF_TRY(kf_encoder_check(g->format, r.encoder, dtype, err));
     for (int p = 0; p < KERF_PLANES; p++) r.out[p] = dst[p];
@@ -149,7 +149,7 @@ kerf_status kerf_decode_matrix(const kerf_geometry *g, const kerf_cspan src[KERF
     matrix_run r = {.g = g, .dtype = dtype, .exec = exec ? exec : &kf_default_exec, .target = dst};
     KF_TRY(kf_call_init(&all, g, 0, g->bands, dtype, r.exec, err));
     KF_TRY(kf_call_planes(&all, src, err));
-    KF_TRY(kf_check_elements(&all, dst.n, "target", err));
+    KF_TRY(kf_check_elements(&all, (kerf_cspan){dst.p, dst.n}, "target", err));
     for (int p = 0; p < KERF_PLANES; p++) r.planes[p] = src[p];
     kf_work_open(&r.work, job);
     kerf_status s = run_steps(&r, "decode", decode_step, OTHER_BYTES, err);

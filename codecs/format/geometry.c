@@ -10,7 +10,8 @@
 
 int kerf_shape_equal(const kerf_shape *a, const kerf_shape *b)
 {
-    return a->rank == b->rank && memcmp(a->dim, b->dim, a->rank * sizeof *a->dim) == 0;
+    return a->rank == b->rank && a->rank <= KERF_MAX_RANK &&
+           memcmp(a->dim, b->dim, a->rank * sizeof *a->dim) == 0;
 }
 
 kerf_status kerf_shape_count(const kerf_shape *s, uint64_t *out, kerf_error *err)
@@ -212,6 +213,10 @@ kerf_status kerf_codec_check(kerf_codec c, const kerf_shape *shape, kerf_dtype s
                              kerf_error *err)
 {
     kerf_geometry g;
+    if (source != KERF_F32 && source != KERF_F16 && source != KERF_BF16)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "numbers of type %s cannot be encoded; F32, F16 and BF16 can",
+                       kerf_dtype_name(source));
     KF_TRY(kf_encoder_check(c.format, c.encoder, source, err));
     return kerf_geometry_init(&g, c.format, shape, err);
 }

@@ -18,7 +18,8 @@ static kerf_status measure(uint64_t matrices, uint64_t rows, uint64_t cols, exte
         __builtin_mul_overflow(down, out->across, &out->tiled) ||
         __builtin_mul_overflow(out->tiled, KF_TILE_ROWS * KF_TILE_COLS, &out->tiled) ||
         __builtin_mul_overflow(out->tiled, matrices, &all))
-        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%llu matrices of %llu x %llu scales",
+        return kf_fail(err, KERF_E_RANGE, KF_NOWHERE,
+                       "the size of %llu matrices of %llu x %llu scales overflows",
                        (unsigned long long)matrices, (unsigned long long)rows,
                        (unsigned long long)cols);
     return KERF_OK;
@@ -34,13 +35,16 @@ kerf_status kerf_tiled_scale_bytes(uint64_t matrices, uint64_t rows, uint64_t co
     return KERF_OK;
 }
 
-static kerf_status check(const extent *e, uint64_t matrices, size_t plain, size_t tiled,
+static kerf_status check(const extent *e, uint64_t matrices, kerf_cspan plain, kerf_cspan tiled,
                          kerf_error *err)
 {
-    if (plain == matrices * e->plain && tiled == matrices * e->tiled) return KERF_OK;
+    if (plain.n == matrices * e->plain && tiled.n == matrices * e->tiled) {
+        const int lacks = (plain.n && !plain.p) || (tiled.n && !tiled.p);
+        return lacks ? kf_fail(err, KERF_E_ARG, KF_NOWHERE, "scales are NULL") : KERF_OK;
+    }
     return kf_fail(err, KERF_E_BUFFER, KF_NOWHERE,
-                   "scales have %zu bytes in rows and %zu in tiles, need %llu and %llu", plain,
-                   tiled, (unsigned long long)(matrices * e->plain),
+                   "scales have %zu bytes in rows and %zu in tiles, need %llu and %llu", plain.n,
+                   tiled.n, (unsigned long long)(matrices * e->plain),
                    (unsigned long long)(matrices * e->tiled));
 }
 
@@ -49,7 +53,7 @@ kerf_status kerf_scales_to_tiles(uint64_t matrices, uint64_t rows, uint64_t cols
 {
     extent e = {0, 0, 0};
     KF_TRY(measure(matrices, rows, cols, &e, err));
-    KF_TRY(check(&e, matrices, plain.n, tiled.n, err));
+    KF_TRY(check(&e, matrices, plain, (kerf_cspan){tiled.p, tiled.n}, err));
     if (tiled.n) memset(tiled.p, 0, tiled.n); /* of nothing, NULL is as good as any */
     for (uint64_t m = 0; m < matrices; m++)
         for (uint64_t r = 0; r < rows; r++)
@@ -64,7 +68,7 @@ kerf_status kerf_scales_from_tiles(uint64_t matrices, uint64_t rows, uint64_t co
 {
     extent e = {0, 0, 0};
     KF_TRY(measure(matrices, rows, cols, &e, err));
-    KF_TRY(check(&e, matrices, plain.n, tiled.n, err));
+    KF_TRY(check(&e, matrices, (kerf_cspan){plain.p, plain.n}, tiled, err));
     for (uint64_t m = 0; m < matrices; m++)
         for (uint64_t r = 0; r < rows; r++)
             for (uint64_t c = 0; c < cols; c++)

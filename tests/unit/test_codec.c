@@ -262,19 +262,97 @@ static void misuse_is_refused(void **state)
     kerf_span out = {y, sizeof y};
     assert_int_equal(kerf_decode(&e.g, 0, 4, planes, out, KERF_F32, NULL, &err), KERF_E_BUFFER);
     e.plane[KERF_PLANE_SCALES].n++;
+    const kerf_span scales = e.plane[KERF_PLANE_SCALES];
+    e.plane[KERF_PLANE_SCALES].p = NULL;
+    assert_int_equal(kerf_encode(&e.g, amax, e.stats, 0, 4, src, KERF_F32, e.plane, NULL, &err),
+                     KERF_E_ARG);
+    assert_string_equal(err.text, "plane of scales is NULL");
+    const_planes(&e, planes);
+    assert_int_equal(kerf_decode(&e.g, 0, 4, planes, out, KERF_F32, NULL, &err), KERF_E_ARG);
+    e.plane[KERF_PLANE_SCALES] = scales;
+    src.p = NULL;
+    assert_int_equal(kerf_measure(&e.g, 0, 4, src, KERF_F32, e.stats, NULL, &err), KERF_E_ARG);
+    assert_string_equal(err.text, "source is NULL");
+    out.p = NULL;
+    const_planes(&e, planes);
+    assert_int_equal(kerf_decode(&e.g, 0, 4, planes, out, KERF_F32, NULL, &err), KERF_E_ARG);
     for (int p = 0; p < KERF_PLANES; p++) /* nothing was written by any of these */
         for (size_t i = 0; i < e.plane[p].n; i++)
             assert_int_equal(((uint8_t *)e.plane[p].p)[i], POISON);
     encoded_free(&e);
 }
 
+/* kerf_codec_check says beforehand what kerf_encode would say of every type. */
+static void types_are_told_beforehand(void **state)
+{
+    (void)state;
+    const kerf_format *f = kerf_format_find("nvfp4");
+    const kerf_shape s = {2, {4, 64}};
+    const kerf_codec c = {f, kerf_encoder_at(f, 0)};
+    for (int t = KERF_DTYPE_NONE; kerf_dtype_bits((kerf_dtype)t) || !t; t++) {
+        const kerf_dtype type = (kerf_dtype)t;
+        const int takes = type == KERF_F32 || type == KERF_F16 || type == KERF_BF16;
+        kerf_error err;
+        assert_int_equal(kerf_codec_check(c, &s, type, &err), takes ? KERF_OK : KERF_E_NOSUP);
+        if (!takes) assert_non_null(strstr(err.text, kerf_dtype_name(type)));
+    }
+}
+
+/* A rank that no shape has is no reason to read behind the dimensions. */
+static void ranks_without_dimensions(void **state)
+{
+    (void)state;
+    const kerf_shape s = {KERF_MAX_RANK + 1, {1, 2, 3, 4, 5, 6, 7, 8}};
+    uint64_t n;
+    assert_int_equal(kerf_shape_equal(&s, &s), 0);
+    assert_int_equal(kerf_shape_count(&s, &n, NULL), KERF_E_RANGE);
+}
+
+/* By NaN, or by numbers whose sums overflow, every code of a tensor was chosen without a word. */
+static void importance_is_a_number(void **state)
+{
+    (void)state;
+    static const float wrong[] = {NAN, -1, INFINITY, 3e38f};
+    const kerf_shape s = {3, {2, 4, 256}};
+    kerf_codec c;
+    kerf_error err;
+    assert_int_equal(kerf_codec_find("q4_k:imatrix", &c, &err), KERF_OK);
+    encoded e = encoded_new(c.format, s);
+    static float x[2048], importance[512];
+    kerf_cspan src = {x, sizeof x};
+    kerf_exec exec = {.importance = importance};
+    for (int i = 0; i < 512; i++) importance[i] = i % 2 ? 1e30f : 0;
+    for (exec.importances = 256; exec.importances <= 512; exec.importances += 256) {
+        assert_int_equal(
+            kerf_encode(&e.g, c.encoder, NULL, 0, 8, src, KERF_F32, e.plane, &exec, &err), KERF_OK);
+        for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+            const size_t at = exec.importances - 1;
+            importance[at] = wrong[i];
+            assert_int_equal(
+                kerf_encode(&e.g, c.encoder, NULL, 0, 8, src, KERF_F32, e.plane, &exec, &err),
+                KERF_E_ARG);
+            assert_non_null(
+                strstr(err.text, at == 255 ? "importance 255 is" : "importance 511 is"));
+            importance[at] = 1;
+        }
+    }
+    encoded_free(&e);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table_is_consistent),     cmocka_unit_test(unknown_names_are_explained),
-        cmocka_unit_test(planes_add_up),           cmocka_unit_test(bits_per_weight),
-        cmocka_unit_test(huge_shapes_are_refused), cmocka_unit_test(cuts_do_not_matter),
-        cmocka_unit_test(experts_are_independent), cmocka_unit_test(misuse_is_refused),
+        cmocka_unit_test(types_are_told_beforehand),
+        cmocka_unit_test(ranks_without_dimensions),
+        cmocka_unit_test(importance_is_a_number),
+        cmocka_unit_test(table_is_consistent),
+        cmocka_unit_test(unknown_names_are_explained),
+        cmocka_unit_test(planes_add_up),
+        cmocka_unit_test(bits_per_weight),
+        cmocka_unit_test(huge_shapes_are_refused),
+        cmocka_unit_test(cuts_do_not_matter),
+        cmocka_unit_test(experts_are_independent),
+        cmocka_unit_test(misuse_is_refused),
     };
     return cmocka_run_group_tests_name("codec", tests, NULL, NULL);
 }

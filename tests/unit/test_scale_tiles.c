@@ -68,8 +68,14 @@ static void test_refusals(void **state)
     assert_int_equal(
         kerf_scales_from_tiles(1, 1, 4, (kerf_cspan){tiles, 512}, (kerf_span){plain, 3}, &err),
         KERF_E_BUFFER);
-    assert_int_equal(kerf_tiled_scale_bytes(1, UINT64_MAX, 4, &n, &err), KERF_E_ARG);
-    assert_int_equal(kerf_tiled_scale_bytes(UINT64_MAX, 128, 4, &n, &err), KERF_E_ARG);
+    assert_int_equal(
+        kerf_scales_to_tiles(1, 1, 4, (kerf_cspan){NULL, 4}, (kerf_span){tiles, 512}, &err),
+        KERF_E_ARG);
+    assert_int_equal(
+        kerf_scales_from_tiles(1, 1, 4, (kerf_cspan){tiles, 512}, (kerf_span){NULL, 4}, &err),
+        KERF_E_ARG);
+    assert_int_equal(kerf_tiled_scale_bytes(1, UINT64_MAX, 4, &n, &err), KERF_E_RANGE);
+    assert_int_equal(kerf_tiled_scale_bytes(UINT64_MAX, 128, 4, &n, &err), KERF_E_RANGE);
     assert_int_equal(kerf_tiled_scale_bytes(0, 128, 4, &n, &err), KERF_OK);
     assert_int_equal(n, 0);
 }

@@ -15,6 +15,7 @@
  *
  * Threads: every function may be called from any thread. Nothing here prints, exits, aborts or
  * reads the environment. Sizes are bytes unless a name says otherwise. All data is little-endian.
+ * In all headers: no pointer is NULL unless the text says that it may be, or its span is empty.
  */
 #ifndef KERF_CODEC_H
 #define KERF_CODEC_H
@@ -240,7 +241,7 @@ KERF_API char *kerf_scale_text(const kerf_format *f, char *out, size_t size);
 
 #define KERF_MAX_RANK 8
 
-/* Row-major; rank 0 is a scalar; a zero dimension makes an empty tensor. */
+/* Row-major; rank 0 is a scalar, above KERF_MAX_RANK is none; a zero dimension: an empty tensor. */
 typedef struct kerf_shape {
     unsigned rank;
     uint64_t dim[KERF_MAX_RANK];
@@ -249,7 +250,7 @@ typedef struct kerf_shape {
 /* 1: same rank and same dimensions. What lies behind the rank does not matter. */
 KERF_API int kerf_shape_equal(const kerf_shape *a, const kerf_shape *b);
 
-/* Product of the dimensions; KERF_E_RANGE on overflow or rank > KERF_MAX_RANK. */
+/* Product of the dimensions; KERF_E_RANGE: that of those above 0 overflows, or rank is too high. */
 KERF_API KERF_CHECK kerf_status kerf_shape_count(const kerf_shape *s, uint64_t *out,
                                                  kerf_error *err);
 
@@ -291,7 +292,7 @@ KERF_API KERF_CHECK kerf_status kerf_geometry_init(kerf_geometry *g, const kerf_
                                                    const kerf_shape *shape, kerf_error *err);
 
 /* Whether a tensor of this shape and source type can be encoded. KERF_E_NOSUP with the reason:
- * byte structs have no short rows, some encoders need scales in the type of the source. */
+ * another type than F32, F16 and BF16, a short row of byte structs, an encoder for other types. */
 KERF_API KERF_CHECK kerf_status kerf_codec_check(kerf_codec c, const kerf_shape *shape,
                                                  kerf_dtype source, kerf_error *err);
 
@@ -355,7 +356,7 @@ typedef struct kerf_exec {
     const char *backend; /* NULL: the fastest here; "ref": scalar reference */
     kerf_device *device; /* NULL: the processor; else threads and backend are not used, and no
                             other thread may use the device meanwhile */
-    /* How much the error of each column counts, finite and not negative, for encoders that ask
+    /* How much the error of each column counts, from 0 to 1e30, for encoders that ask
      * (kerf_takes_importance): `importances` numbers, one per column, or one per column of each
      * matrix (else KERF_E_ARG). NULL: all count the same. Others do not look at it. */
     const float *importance;
@@ -427,13 +428,12 @@ KERF_API const char *kerf_backend_at(size_t i); /* "ref" first; NULL past the en
 /* 64-bit XXH64 (seed 0) of n bytes: plane digests, seek tables. */
 KERF_API uint64_t kerf_hash(const void *p, size_t n);
 
-/* --- cuBLASLt's layout of block scales ----------------------------------------------------------
- */
+/* --- cuBLASLt's layout of block scales ---------------------------------------------------- */
 
 /* One-byte scales of `matrices` matrices, rows x cols each, from rows as they are in checkpoints to
  * the tiles of 128 x 4 that cuBLASLt's block-scaled products read (VEC16_UE4M3, VEC32_UE8M0), and
  * back. Each matrix is padded by itself, with zero bytes. Buffers have exactly the sizes of both
- * layouts. kerf/cuda.h has the same for device memory. */
+ * layouts. KERF_E_RANGE: sizes overflow. kerf/cuda.h has the same for device memory. */
 KERF_API KERF_CHECK kerf_status kerf_tiled_scale_bytes(uint64_t matrices, uint64_t rows,
                                                        uint64_t cols, uint64_t *out,
                                                        kerf_error *err);

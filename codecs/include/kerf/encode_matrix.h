@@ -35,7 +35,7 @@ extern "C" {
  * KERF_E_BUFFER  a span is too short
  * KERF_E_NOSUP   numbers of another type, an encoder that needs a source of another type, no such
  *                backend
- * KERF_E_ARG     the encoder belongs to other formats
+ * KERF_E_ARG     the encoder belongs to other formats, or a span is NULL
  *                (after these nothing was written; after the following dst is unspecified)
  * KERF_E_DATA    NaN or Inf under KERF_NAN_ERROR; kerf_error.offset is the first such element
  * KERF_E_CANCELED, KERF_E_NOMEM, KERF_E_CUDA
