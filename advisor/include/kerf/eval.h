@@ -37,8 +37,8 @@ typedef struct kerf_eval_limits {
     double most[KERF_EVAL_FIGURES];
 } kerf_eval_limits;
 
-/* KERF_E_IO: it cannot be read; KERF_E_DATA: it is no such JSON, names an unknown figure, or has a
- * limit that is not a number of 0 or more. */
+/* KERF_E_IO: it cannot be read; KERF_E_LIMIT: it is above 16 MiB; KERF_E_DATA: it is no such JSON,
+ * names an unknown figure, or has a limit that is not a number of 0 or more. */
 KERF_API KERF_CHECK kerf_status kerf_eval_limits_read(const char *path, kerf_eval_limits *out,
                                                       kerf_error *err);
 

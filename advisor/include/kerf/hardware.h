@@ -112,9 +112,9 @@ KERF_API const char *kerf_fact_key(kerf_fact_id id);  /* "bandwidth_gbps" */
 KERF_API const char *kerf_fact_unit(kerf_fact_id id); /* "GB/s"           */
 KERF_API const char *kerf_fact_text(kerf_fact_id id);
 
-/* A machine of one's own from a JSON file of at most 16 MiB, as `kerf hardware NAME --json` prints
- * it. Unknown keys, facts without source and date, figures that are sparse or look like it, and
- * numbers out of any reach are KERF_E_DATA with the place in the text. */
+/* A machine of one's own from a JSON file of at most 16 MiB (else KERF_E_LIMIT), as `kerf hardware
+ * NAME --json` prints it. Unknown keys, facts without source and date, figures that are sparse or
+ * look like it, and numbers out of any reach are KERF_E_DATA with the place in the text. */
 KERF_API KERF_CHECK kerf_status kerf_hardware_open(const char *path, kerf_hardware **out,
                                                    kerf_error *err);
 

@@ -1,7 +1,7 @@
 /* runtimes.h - programs that run quantized checkpoints: which formats each loads from which layout,
- * and on which GPUs it has kernels for them. What kerf knows stands in advice/runtimes.def, with
- * the file and version where each line was read, and whether the program's own reader was run on what
- * kerf writes (bench/results/runtimes.md, interop.md); none was run on a GPU. */
+ * and on which GPUs it has kernels for them. What kerf knows stands in advisor/advice/runtimes.def,
+ * with the file and version where each line was read, and whether the program's own reader was run
+ * on what kerf writes (bench/results/runtimes.md, interop.md); none was run on a GPU. */
 #ifndef KERF_RUNTIMES_H
 #define KERF_RUNTIMES_H
 

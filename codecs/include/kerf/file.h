@@ -24,7 +24,7 @@
 extern "C" {
 #endif
 
-/* --- bounds on what is read (documented in README; all checked before memory is taken) ----- */
+/* --- bounds on what is read (all checked before memory is taken) --------------------------- */
 #define KERF_MAX_HEADER_BYTES 100000000u
 #define KERF_MAX_TENSORS 1000000u
 #define KERF_MAX_NAME_BYTES 1024u

@@ -82,7 +82,7 @@ typedef enum kerf_gemv_flags {
     /* Nothing earlier on the stream writes the weights: on a GPU a run may read them while the
      * kernel before it still works, and reads x only after that is complete. */
     KERF_GEMV_CONSTANT_WEIGHTS = 1,
-    /* Two parts, gate and up, of equal rows; y = silu(gate x) * (up x), where silu(z) is
+    /* GPU: two parts, gate and up, of equal rows; y = silu(gate x) * (up x), where silu(z) is
      * z / (1 + e^-z). y, bias and residual are those of part 0; alpha goes into both products. */
     KERF_GEMV_SWIGLU = 2,
     /* The codes of all parts have been through kerf_gemv_shuffle; on a GPU only, and `cols` is a
@@ -95,9 +95,9 @@ typedef struct kerf_gemv_shape {
     uint64_t rows, cols;
     unsigned columns; /* 1 .. KERF_GEMV_COLUMNS     */
     kerf_dtype x, y;  /* F32, F16 or BF16, each     */
-    /* All zeros: one matrix. Otherwise matrices of the same format and cols that share x (q, k and
-     * v; gate and up) and are multiplied together; `rows` is part 0's, more_rows the rest's.
-     */
+    /* All zeros: one matrix. Otherwise, on a GPU only, matrices of the same format and cols that
+     * share x (q, k and v; gate and up) and are multiplied together; `rows` is part 0's, more_rows
+     * the rest's. */
     unsigned parts;
     uint64_t more_rows[KERF_GEMV_PARTS - 1];
     unsigned flags; /* kerf_gemv_flags */
@@ -106,9 +106,10 @@ typedef struct kerf_gemv_shape {
 typedef struct kerf_gemv kerf_gemv; /* a plan */
 
 /* exec (NULL: all defaults): threads, backend ("ref": the scalar reference); `nan` is ignored.
- * KERF_E_ARG, KERF_E_RANGE, KERF_E_NOMEM; KERF_E_NOSUP: a dtype, a number of columns, or a shape
- * that the format cannot hold. The plan is freed by kerf_gemv_plan_free; NULL is fine there. A
- * device may be closed before the plan is freed, but not before it is run for the last time. */
+ * KERF_E_ARG, KERF_E_RANGE, KERF_E_NOMEM; KERF_E_NOSUP: a dtype, a number of columns or parts, a
+ * flag, or a shape that the format cannot hold. The plan is freed by kerf_gemv_plan_free; NULL is
+ * fine there. A device may be closed before the plan is freed, but not before it is run for the
+ * last time. */
 KERF_API KERF_CHECK kerf_status kerf_gemv_plan_create(kerf_gemv **out, const kerf_gemv_shape *shape,
                                                       const kerf_exec *exec, kerf_error *err);
 KERF_API void kerf_gemv_plan_free(kerf_gemv *plan);
