@@ -150,6 +150,11 @@ assert again.dtype == np.uint16 and (again == 0x3F80).all()
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_planes_are_compared_as_objects(noise: Any) -> None:
+    planes = kerf.encode(noise, "nvfp4")
+    assert planes == planes and planes != kerf.encode(noise, "nvfp4") and planes in {planes}
+
+
 def test_planes_elsewhere(noise: Any) -> None:
     planes = kerf.encode(noise, "nvfp4:4/6")
     moved = planes.map(lambda a: Exported(a.copy()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import html.parser
+import importlib
 import inspect
 import os
 import re
@@ -166,6 +167,18 @@ def test_what_comes_from_files_is_escaped(tmp_path: Path) -> None:
 
     save_file({"<b>w": np.ones((64, 64), np.float32)}, tmp_path / "x.safetensors")
     assert "<b>" not in kerf.open(tmp_path / "x.safetensors")._repr_html_()
+
+
+def test_there_is_no_sdist(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An archive of this folder lacks the sources of the library: it is refused, not made."""
+    pytest.importorskip("scikit_build_core")
+    monkeypatch.syspath_prepend(str(ROOT / "cli/python"))
+    monkeypatch.chdir(ROOT / "cli/python")
+    backend = importlib.import_module("backend")
+    assert callable(backend.build_wheel) and backend.get_requires_for_build_sdist() == []
+    with pytest.raises(backend.UnsupportedOperation, match="wheel"):
+        backend.build_sdist(str(tmp_path))
+    assert not list(tmp_path.iterdir())
 
 
 def test_types_are_shipped() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import types
 from pathlib import Path
 from typing import Any
@@ -74,6 +76,35 @@ def test_planes_of_another_size(noise: Any) -> None:
         kerf.decode(planes, out=np.empty((96, 255), np.float32))
     with pytest.raises(kerf.ArgumentError, match="out holds"):
         kerf.encode(noise[:48], "nvfp4", out=planes)
+
+
+@pytest.mark.parametrize("again", [copy.copy, lambda e: pickle.loads(pickle.dumps(e))])
+def test_copies_say_the_same(again: Any) -> None:
+    for kind in (kerf.FileError, kerf.ExistsError, kerf.DataError, kerf.NoMemoryError):
+        e = again(kind("a: why", 2, 7))
+        assert type(e) is kind and str(e) == "a: why" and (e.native, e.offset) == (2, 7)
+        assert getattr(e, "errno", 2) == 2
+
+
+def test_no_text(model: Path, noise: Any) -> None:
+    half = "\ud800"
+    with pytest.raises(kerf.ArgumentError, match="no text"):
+        kerf.encode(noise, "nvfp4" + half)
+    with pytest.raises(kerf.ArgumentError, match="no text"):
+        kerf.open(half)
+    with pytest.raises(kerf.DataError) as caught:
+        kerf.tokenize(model, "ab" + half)
+    assert caught.value.offset == 2
+    with pytest.raises(kerf.ArgumentError, match="expected a text"):
+        kerf.tokenize(model, b"ab")  # type: ignore[arg-type]
+
+
+def test_scores_of_nothing(model: Path, noise: Any) -> None:
+    for source in (model, noise):
+        with pytest.raises(kerf.ArgumentError, match="formats"):
+            kerf.score(source, [])
+    one = kerf.score(np.float32(3), "int8", imatrix=np.ones(1, np.float32))
+    assert one["int8:amax"].elements == 1 and one["int8:amax"].weighted_t2 < 1e-4
 
 
 def test_files(model: Path, tmp_path: Path) -> None:

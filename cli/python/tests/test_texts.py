@@ -53,6 +53,7 @@ def test_tokens_are_the_same_from_files_and_arrays(model: Path, tmp_path: Path) 
     by_array = kerf.calibrate(model, tmp_path / "b", tokens=rows.astype(np.int64), alpha="none")
     assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
     assert by_file.weights == by_array.weights and by_file.weights[0].alpha is None
+    assert by_file.alpha_by is None
 
 
 def test_a_text_is_cut_by_the_models_tokenizer(model: Path, tmp_path: Path) -> None:
@@ -124,7 +125,9 @@ def test_rows_begin_as_texts_do(model: Path, tmp_path: Path) -> None:
     rows = np.insert(stream.reshape(4, 15), 0, 3, axis=1)
     ours = kerf.evaluate(begins, tokens=model / "eval.u16", bos=True, **FEW)
     assert ours.json()["source"] == kerf.evaluate(begins, tokens=rows).json()["source"]
-    assert ours.json()["source"] != kerf.evaluate(begins, tokens=model / "eval.u16", **FEW).json()["source"]
+    assert (
+        ours.json()["source"] != kerf.evaluate(begins, tokens=model / "eval.u16", **FEW).json()["source"]
+    )
     with pytest.raises(kerf.UnsupportedError, match="no template"):
         kerf.evaluate(model, tokens=model / "eval.u16", bos=True, **FEW)
     with pytest.raises(kerf.ArgumentError, match="array"):

@@ -94,7 +94,10 @@ class Arena:
 
     def text(self, value: str | os.PathLike[str]) -> Any:
         """char * of a name or path."""
-        data = os.fsencode(value)
+        try:
+            data = os.fsencode(value)
+        except UnicodeEncodeError:
+            raise BY_STATUS["KERF_E_ARG"](f"{value!r} is no text: half of a character") from None
         if b"\0" in data:
             raise BY_STATUS["KERF_E_ARG"](f"a null byte in {value!r}")
         return self.new("char[]", data)

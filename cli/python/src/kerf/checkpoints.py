@@ -214,7 +214,7 @@ def _find(handle: Any, name: object) -> Any:
     """A const kerf_weight *, NULL for what is no name of one."""
     try:
         key = Arena().text(name) if isinstance(name, str) else ffi.NULL
-    except (ArgumentError, UnicodeEncodeError):  # texts that no file can hold
+    except ArgumentError:  # texts that no file can hold
         return ffi.NULL
     return ffi.NULL if key == ffi.NULL else lib.kerf_weights_find(_weights(handle), key)
 

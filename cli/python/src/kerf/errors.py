@@ -11,6 +11,8 @@ Each class is also the built-in exception that a Python program expects for such
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class KerfError(Exception):
     """A call of the library failed; ``str(e)`` is one line that says what, where and what helps.
@@ -26,6 +28,10 @@ class KerfError(Exception):
         super().__init__(text)
         self.native = native
         self.offset = offset
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, or what another process is sent, has native, offset and errno too."""
+        return type(self), (self.args[0], self.native, self.offset), self.__dict__
 
 
 class ArgumentError(KerfError, ValueError):

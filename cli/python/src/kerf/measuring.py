@@ -151,6 +151,8 @@ def score(
     UnsupportedError (a codec that was asked for by name cannot encode a tensor), DataError.
     """
     codecs, named = find_codecs(formats)
+    if not codecs:
+        raise ArgumentError("formats: none is named")
     if not isinstance(source, (str, os.PathLike, Checkpoint)):
         if calibration is not None:
             raise ArgumentError("calibration: of a model; importance of an array's columns is imatrix")
@@ -206,7 +208,8 @@ def _score_array(
     source = _arrays.floats(array, dtype)
     weights = ffi.NULL
     if importance is not None:
-        columns = _arrays.require(_arrays.floats(importance, "f32"), 4 * source.shape[-1], "imatrix")
+        count = source.shape[-1] if source.shape else 1
+        columns = _arrays.require(_arrays.floats(importance, "f32"), 4 * count, "imatrix")
         weights = ffi.cast("float *", columns.address)
     for codec, required in zip(codecs, named):
         name = codec_name(codec)

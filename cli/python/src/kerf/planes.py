@@ -29,9 +29,10 @@ def geometry(codec: Any, shape: tuple[int, ...]) -> Any:
     return g
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Planes(Record):
-    """A tensor in a few-bit format: what a checkpoint stores of it, one array for each plane.
+    """A tensor in a few-bit format: what a checkpoint stores of it, one array for each plane. Equal to
+    itself alone: compare its arrays.
 
     codec:   "nvfp4:4/6"
     shape:   of the dense tensor; the last dimension is a row, those before the last two count

@@ -37,10 +37,13 @@ def tokenize(model: Path | Checkpoint, words: str, *, template: bool = False) ->
 
     template:  also what the model's template puts around a text: a token that begins it, as a rule
 
-    Raises UnsupportedError where the tokenizer is of another kind than kerf reads, FileError, DataError.
+    Raises UnsupportedError where the tokenizer is of another kind than kerf reads, FileError, DataError:
+    a file that is damaged, or half of a character in words.
     """
+    if not isinstance(words, str):
+        raise ArgumentError(f"words: expected a text, not {words!r:.80}")
     arena = Arena()
-    data = words.encode()
+    data = words.encode(errors="surrogatepass")  # which the library refuses, with the place
     with _tokenizer(source_of(model)) as t, _token_list() as tokens:
         options = arena.new("kerf_tokenize_options *", {"template_tokens": int(template)})
         call(lib.kerf_tokenizer_encode, t, arena.new("char[]", data), len(data), options, tokens)
@@ -158,13 +161,13 @@ class Calibration(Record):
 
     path:      of the folder
     tokens:    that it was made from
-    alpha_by:  what alpha is a rise of: "kl", "loss"
+    alpha_by:  what alpha is a rise of: "kl", "loss"; None: it was not measured
     weights:   one for each weight that the text went through
     """
 
     path: str
     tokens: int
-    alpha_by: str
+    alpha_by: str | None
     weights: tuple[CalibratedWeight, ...] = dataclasses.field(repr=False)
     document: str = dataclasses.field(repr=False)
 
@@ -265,7 +268,8 @@ class Evaluated(Record):
     loss:        mean of -ln p(next token), in nats; perplexity: e to it
     perplexity_rise:  perplexity over that of the source, less 1
     kl:          mean KL(source || this) of the next token, in nats; kl_low and kl_high: 95 % of
-                 drawings of rows anew, NaN of one row; kl_p99: 99th percentile over predictions; kl_most: the largest
+                 drawings of rows anew, NaN of one row; kl_p99: 99th percentile over predictions;
+                 kl_most: the largest
     flips:       share of predictions with another most likely token
     drift:       relative distance of the states behind each layer
     over:        figures that are over their limit: ("kl", ...)
@@ -360,8 +364,8 @@ def evaluate(
              flips and perplexity_rise may be
 
     source, text, tokens, length, rows, bos, threads, device and progress are those of calibrate. A model
-    over its limit is a result, not an exception: look at ``passed``, or use the result as a truth value. Raises
-    ArgumentError (other sizes than the source), DataError, FileError, UnsupportedError.
+    over its limit is a result, not an exception: look at ``passed``, or use the result as a truth
+    value. Raises ArgumentError (other sizes than the source), DataError, FileError, UnsupportedError.
     """
     arena = Arena()
     opened = [source_of(m) for m in (source, *models)]

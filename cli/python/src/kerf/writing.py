@@ -158,6 +158,7 @@ class Losses(Record):
     groups:        groups of merged layers whose tensor scales differ: the largest is taken for all
     rounded:       scales that fp32 rounds: converted back they differ in the last place
     foreign:       block scales whose byte one of the layouts reads as another number
+    cache:         1: the KV cache was quantized in a way that the new layout has no words for
     """
 
     input_scales: int
