@@ -192,11 +192,15 @@ static kerf_status find_only(const kf_advising *w, kerf_error *err)
     kerf_advice *a = w->advice;
     double best = INFINITY, nearest = INFINITY;
     size_t near = 0;
+    kerf_error why = {0};
     for (size_t c = 0; c < a->codecs + (size_t)may_mix(a); c++) {
         kf_advice_options o = {0};
-        const kerf_status s = choose_among(w, c, &o, err);
+        const kerf_status s = choose_among(w, c, &o, &why);
         options_free(&o);
-        if (s != KERF_OK && s != KERF_E_LIMIT) return s;
+        if (s != KERF_OK && s != KERF_E_LIMIT) {
+            if (err) *err = why;
+            return s;
+        }
         if (s == KERF_OK && a->choice.total[a->minimise] < best) {
             best = a->choice.total[a->minimise];
             a->only = c;

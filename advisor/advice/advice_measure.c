@@ -93,9 +93,13 @@ static kerf_status list_points(measuring *m, kerf_error *err)
     add_uniform(m, first);
     if (first < a->codecs) add_uniform(m, best_uniform(a, first));
     for (int i = -1; i <= 1; i += 2) {
+        kerf_error why = {0};
         const kerf_status s =
-            kf_advice_pick_at(m->w, bits + 0.25 * i, picks_of(m, a->measureds), err);
-        if (s != KERF_OK && s != KERF_E_LIMIT) return s;
+            kf_advice_pick_at(m->w, bits + 0.25 * i, picks_of(m, a->measureds), &why);
+        if (s != KERF_OK && s != KERF_E_LIMIT) {
+            if (err) *err = why;
+            return s;
+        }
         if (s == KERF_OK) add_point(m, SIZE_MAX);
     }
     return KERF_OK;

@@ -154,6 +154,9 @@ static kerf_status choose_nested(kf_core *c, kerf_error *err)
 static kerf_status check_problem(const kerf_problem *p, kerf_error *err)
 {
     int limits = 0;
+    if ((unsigned)p->minimise >= KERF_PRICES)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%d is no measure to minimise",
+                       (int)p->minimise);
     for (kerf_price m = 0; m < KERF_PRICES; m++) {
         limits += m != p->minimise && p->limit[m] < INFINITY;
         if (isnan(p->limit[m]) || p->limit[m] < 0) {

@@ -163,10 +163,14 @@ static kerf_status open_scores(kerf_scores *s, const char *path, kerf_error *err
     KF_TRY(kf_allocate(&s->kept, 1, sizeof *s->kept, err));
     KF_TRY(kerf_reader_open(path, &r, err)); /* it also knows of parts that are not merged */
     char *name = kf_score_join(path, "/" KF_SCORES_NAME);
+    struct stat st;
+    const int is_there = !name || lstat(name, &st) == 0 || errno != ENOENT;
     kerf_status status =
         name ? kf_json_read(name, KF_JSON_MAX_DOCUMENT_BYTES, KF_JSON_STRICT, &s->kept->doc, err)
              : kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%s: no memory", path);
     free(name);
+    if (status == KERF_E_IO && !is_there)
+        status = kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: no folder of scores", path);
     if (status == KERF_OK) status = take_record(s, path, err);
     if (status == KERF_OK) status = read_scores(s, r, path, err);
     if (status == KERF_OK) status = kerf_reader_check(r, err);

@@ -34,8 +34,11 @@ kerf_status kerf_checkpoint_open(const char *path, kerf_checkpoint **out, kerf_e
     if (!path || !out)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "kerf_checkpoint_open: an argument is missing");
     *out = NULL;
-    KF_TRY(kerf_reader_open(path, &reader, err));
-    return make(path, reader, 0, out, err);
+    kerf_error why = {0}; /* also of a config.json that says nothing, which is no failure */
+    kerf_status s = kerf_reader_open(path, &reader, &why);
+    if (s == KERF_OK) s = make(path, reader, 0, out, &why);
+    if (s != KERF_OK && err) *err = why;
+    return s;
 }
 
 kerf_status kf_checkpoint_view(const kerf_checkpoint *c, kerf_checkpoint **out, kerf_error *err)

@@ -93,9 +93,13 @@ static kerf_status try_codec(const selftest_run *t, kerf_codec codec, kf_verdict
     kf_work_item(t->work, name, "selftest");
     for (size_t i = 0; i < KF_SPECIMENS; i++) {
         const kf_specimen *one = &t->specimen[i];
-        kerf_status s = kf_trial_encode(codec, one, t->device, t->work->job, v, err);
+        kerf_error why = {0};
+        kerf_status s = kf_trial_encode(codec, one, t->device, t->work->job, v, &why);
         /* KERF_E_NOSUP: a shape or source type that this codec is not for */
-        if (s != KERF_OK && s != KERF_E_NOSUP) return kf_fail_at(err, s, name);
+        if (s != KERF_OK && s != KERF_E_NOSUP) {
+            if (err) *err = why;
+            return kf_fail_at(err, s, name);
+        }
         KF_TRY(kf_work_add(t->work, one->bytes.n, err));
     }
     const recorded_digest *known = find_recorded(name);

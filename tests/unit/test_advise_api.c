@@ -246,6 +246,29 @@ static void refuse(const kerf_advise_request *r, const char *says)
     assert_null(a);
 }
 
+/* A choice of one format for all tries each: those that do not fit are no failure, and the error of
+ * the call says nothing of them. */
+static void test_nothing_said(void **state)
+{
+    (void)state;
+    static const unsigned char optional[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    kerf_advise_request r = request_of((kerf_budget){.bits = 6});
+    kerf_codec codec[2];
+    kerf_advice *a;
+    kerf_error err, before;
+    assert_int_equal(kerf_codec_find("int8", &codec[0], NULL), KERF_OK);
+    assert_int_equal(kerf_codec_find("int4-g128", &codec[1], NULL), KERF_OK);
+    r.codec = codec;
+    r.codecs = 2;
+    r.optional = optional;
+    r.layout = kerf_layout_find("gptq");
+    memset(&err, 0x5a, sizeof err);
+    before = err;
+    assert_int_equal(kerf_advise(model, &r, NULL, NULL, &a, &err), KERF_OK);
+    assert_memory_equal(&err, &before, sizeof err);
+    kerf_advice_close(a);
+}
+
 static void test_contradictions(void **state)
 {
     (void)state;
@@ -265,6 +288,9 @@ static void test_contradictions(void **state)
     r = request_of((kerf_budget){.bits = NAN});
     refuse(&r, "below 0 or no number");
     r = request_of((kerf_budget){.bits = 5});
+    r.minimise = KERF_PRICES;
+    refuse(&r, "no measure to minimise");
+    r.minimise = KERF_PRICE_LOSS;
     r.select = &none;
     refuse(&r, "no tensor to choose for");
     r.codecs = 0;
@@ -363,7 +389,7 @@ int main(void)
         cmocka_unit_test(test_nearest),        cmocka_unit_test(test_alpha),
         cmocka_unit_test(test_contradictions), cmocka_unit_test(test_reports),
         cmocka_unit_test(test_cache),          cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_candidates),
+        cmocka_unit_test(test_candidates),     cmocka_unit_test(test_nothing_said),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

@@ -2,6 +2,7 @@
  * becomes of sums, counts and experts that saw no token. */
 #include <kerf/advise.h>
 #include <kerf/importance.h>
+#include <kerf/inspect.h>
 
 #include <stdio.h>
 
@@ -183,6 +184,28 @@ static void test_scalar(void **state)
     kerf_checkpoint_close(imatrix);
 }
 
+/* What is no failure leaves the error alone: a config.json that is no JSON says nothing. */
+static void test_a_config_that_says_nothing(void **state)
+{
+    static const float one[4] = {1, 2, 3, 4};
+    const given g = {"layers.0.weight", {2, {1, 4}}, one};
+    kerf_checkpoint *c = open_given(in_folder(state, "silent.safetensors"), &g, 1);
+    kerf_inspection *x;
+    kerf_error err, before;
+    kerf_checkpoint_close(c);
+    must(kerf_file_replace(in_folder(state, "config.json"), "no JSON", 7, 1, &err), &err);
+    memset(&err, 0x5a, sizeof err);
+    before = err;
+    assert_int_equal(kerf_checkpoint_open(in_folder(state, "silent.safetensors"), &c, &err),
+                     KERF_OK);
+    assert_memory_equal(&err, &before, sizeof err);
+    assert_int_equal(kerf_inspect_all(c, NULL, &x, &err), KERF_OK);
+    assert_memory_equal(&err, &before, sizeof err);
+    kerf_inspection_free(x);
+    kerf_checkpoint_close(c);
+    assert_int_equal(unlink(in_folder(state, "config.json")), 0);
+}
+
 static void test_bad_values(void **state)
 {
     const float bad[] = {1, -1, 0, 0}, huge[] = {1, 0, 1.1e30f, 0}, large[] = {1, 0, 9e29f, 0};
@@ -206,9 +229,13 @@ static void test_bad_values(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gguf_form),  cmocka_unit_test(test_safetensors_form),
-        cmocka_unit_test(test_dat_form),   cmocka_unit_test(test_zeros),
-        cmocka_unit_test(test_bad_values), cmocka_unit_test(test_scalar),
+        cmocka_unit_test(test_gguf_form),
+        cmocka_unit_test(test_safetensors_form),
+        cmocka_unit_test(test_dat_form),
+        cmocka_unit_test(test_zeros),
+        cmocka_unit_test(test_bad_values),
+        cmocka_unit_test(test_scalar),
+        cmocka_unit_test(test_a_config_that_says_nothing),
     };
     return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
 }

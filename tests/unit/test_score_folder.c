@@ -49,12 +49,24 @@ static void test_files(void **state)
     assert_int_equal(kf_score_files(44858), 256);
 }
 
+/* A model is no folder of scores, and no file that cannot be read. */
+static void test_another_folder(void **state)
+{
+    (void)state;
+    kerf_scores *s = (kerf_scores *)state; /* must become NULL */
+    kerf_error err = {0};
+    assert_int_equal(kerf_scores_open(KERF_TEST_DATA "/tiny-llama", &s, &err), KERF_E_DATA);
+    assert_non_null(strstr(err.text, "no folder of scores"));
+    assert_null(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_field),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_files),
+        cmocka_unit_test(test_another_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

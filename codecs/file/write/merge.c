@@ -221,9 +221,11 @@ static kerf_status verify(merging *m, int threads, const kerf_job *job, kerf_err
     kf_work_phase(&work, "comparing what the parts have written", m->bytes);
     kerf_status s = kf_work_check(&work, err);
     if (s == KERF_OK && was_exchanged(m)) {
-        s = verify_in(m, m->folder.out, threads, &watch, err);
+        kerf_error why = {0};
+        s = verify_in(m, m->folder.out, threads, &watch, &why);
         m->is_published = s == KERF_OK;
         if (s == KERF_E_DATA) s = KERF_OK; /* it is the old one */
+        if (s != KERF_OK && err) *err = why;
     }
     if (s == KERF_OK && !m->is_published) s = verify_in(m, m->whole, threads, &watch, err);
     kf_work_close(&work);

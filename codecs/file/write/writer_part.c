@@ -222,7 +222,9 @@ kerf_status kf_writer_publish_part(kerf_writer *w, kerf_error *err)
         if (lstat(w->target.path, &st) == 0)
             return kf_fail_errno(err, EEXIST, "%s: cannot remove what is there", w->target.path);
     }
-    kerf_status s = kf_temp_publish(&w->root, w->target.path, 0, err);
+    kerf_error why = {0};
+    kerf_status s = kf_temp_publish(&w->root, w->target.path, 0, &why);
+    if (s != KERF_OK && s != KERF_E_EXISTS && err) *err = why;
     if (s != KERF_E_EXISTS) return s;
     /* The same part was started twice and the other was faster: if it is whole it is the same. */
     kf_journal_close(&w->journal);

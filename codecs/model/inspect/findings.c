@@ -274,9 +274,11 @@ kerf_status kerf_inspect(const kerf_checkpoint *source, kerf_found found, void *
     if (!source || !found)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "kerf_inspect: an argument is missing");
     kf_inspection x = {.source = source, .found = found, .ctx = ctx};
+    kerf_error why = {0}; /* also of what is a finding, no failure */
     kf_work_open(&x.work, job);
-    kerf_status s = inspect(&x, err);
+    kerf_status s = inspect(&x, &why);
     kf_work_close(&x.work);
+    if (s != KERF_OK && err) *err = why;
     return s;
 }
 
