@@ -19,6 +19,7 @@ struct kerf_scorer {
     kerf_geometry geometry;
     const float *importance;
     kerf_score sums;
+    uint64_t next; /* band of kerf_scorer_add */
     uint64_t zstd_bytes;
     ZSTD_CCtx *zstd; /* NULL: codes are not compressed     */
     void *zstd_out;  /* what it writes is only counted   */
@@ -168,8 +169,12 @@ kerf_status kerf_scorer_add(kerf_scorer *s, uint64_t b0, uint64_t b1,
                             const kerf_exec *exec, kerf_error *err)
 {
     kerf_score bands;
+    if (b0 != s->next)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "band %llu is added, and %llu is the next one",
+                       (unsigned long long)b0, (unsigned long long)s->next);
     KF_TRY(kerf_score_bands(&s->geometry, b0, b1, planes, src, dtype, s->importance, exec, &bands,
                             err));
+    s->next = b1;
     return kerf_scorer_merge(s, &bands, planes[KERF_PLANE_CODES], err);
 }
 
@@ -210,6 +215,7 @@ kerf_status kerf_scorer_reopen(kerf_scorer *s, const kerf_geometry *g,
     s->geometry = *g;
     s->importance = opt ? opt->importance : NULL;
     s->sums = (kerf_score){0};
+    s->next = 0;
     s->zstd_bytes = 0;
     if (!s->zstd) return KERF_OK;
     const size_t reset = ZSTD_CCtx_reset(s->zstd, ZSTD_reset_session_only);

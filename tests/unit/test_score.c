@@ -279,6 +279,13 @@ static void wrong_calls_are_refused(void **state)
     assert_int_equal(kerf_scorer_add(s, 0, 3, planes, whole, KERF_F32, NULL, NULL), KERF_E_ARG);
     assert_int_equal(kerf_scorer_add(s, 0, 2, planes, half, KERF_F32, NULL, NULL), KERF_E_BUFFER);
     assert_int_equal(kerf_scorer_add(s, 0, 2, planes, whole, KERF_I8, NULL, NULL), KERF_E_NOSUP);
+    for (int i = 0; i < 2; i++) { /* bands twice, or out of turn; the tensor, and one after it */
+        assert_int_equal(kerf_scorer_add(s, 1, 2, planes, half, KERF_F32, NULL, NULL), KERF_E_ARG);
+        assert_int_equal(kerf_scorer_add(s, 0, 1, planes, half, KERF_F32, NULL, NULL), KERF_OK);
+        assert_int_equal(kerf_scorer_add(s, 0, 1, planes, half, KERF_F32, NULL, NULL), KERF_E_ARG);
+        assert_int_equal(kerf_scorer_add(s, 1, 2, planes, half, KERF_F32, NULL, NULL), KERF_OK);
+        assert_int_equal(kerf_scorer_reopen(s, &e.geometry, NULL, NULL), KERF_OK);
+    }
     kerf_scorer_close(s);
     release(&e);
 }

@@ -89,7 +89,7 @@ KERF_API KERF_CHECK kerf_status kerf_scorer_reopen(kerf_scorer *s, const kerf_ge
                                                    const kerf_scorer_options *opt, kerf_error *err);
 
 /* Adds bands [b0, b1): planes as for kerf_decode, src and dtype as for kerf_encode. Bands are
- * added in order, each once. */
+ * added in order, each once (else KERF_E_ARG). */
 KERF_API KERF_CHECK kerf_status kerf_scorer_add(kerf_scorer *s, uint64_t b0, uint64_t b1,
                                                 const kerf_cspan planes[KERF_PLANES],
                                                 kerf_cspan src, kerf_dtype dtype,
