@@ -160,7 +160,7 @@ static const kerf_weight *norm_before(const kerf_checkpoint *c, const kerf_weigh
     const kerf_weight *norm = kerf_weights_find(c->weights, name);
     const uint64_t columns = norm ? kerf_weight_elements(norm) : 0;
     return columns && columns == kf_last_dim(&w->shape) && kerf_dtype_is_float(norm->dtype) ? norm
-                                                                                           : NULL;
+                                                                                            : NULL;
 }
 
 /* Logarithm of the mean square of each column over the first rows. */
