@@ -28,7 +28,7 @@ def packed(shape_type="I64"):
 
 
 def case_shape_of_32_bits(kerf, tmp):
-    """Kimi-K2-Thinking's experts: loaders of compressed-tensors take a shape of any integers."""
+    """weight_shape as I32: loaders of compressed-tensors take a shape of any integers."""
     tensors, want = packed("I32")
     config = {"quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": ["model.layers.0.self_attn.o_proj"], "config_groups": {"group_0": {"targets": ["Linear"], "weights": {
         "num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "symmetric": True, "dynamic": False}}}}
