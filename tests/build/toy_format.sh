@@ -36,10 +36,12 @@ fi
 # The gain: everything works on it. Tests that meet it are those that loop over the table of formats
 # or ask the command for it; the others would be the same tests as without it. Where a test can be
 # asked for one format, it is this one. The self test runs below: the digests of this format are not
-# recorded.
+# recorded. Tiles are of codes that they know, which those of a new family are not; in plain C they
+# are a fifth of the build.
 cd "$after/tests"
-export FORMATS=toy4 # round_trip.sh
-mapfile -t units < <(grep -lE 'kerf_format_(count|at)|"encoded.h"' unit/test_*.c | xargs -n 1 basename -s .c)
+export FORMATS=toy4 # rounds.h, round_trip.sh
+mapfile -t units < <(grep -lE 'kerf_format_(count|at)|"encoded.h"' unit/test_*.c |
+    xargs -n 1 basename -s .c | grep -vx test_gemv_tiles)
 mapfile -t scripts < <({ grep -lE '"?\$KERF"? formats' cli/*.sh && ls cli/inspect.sh; } |
     xargs -n 1 basename -s .sh | grep -vxE 'selftest|layouts|convert')
 [ ${#units[@]} -ge 10 ] && [ ${#scripts[@]} -ge 5 ] || { echo "too few tests meet a new format" && exit 1; }

@@ -9,7 +9,7 @@
 
 #define FOR_FORMATS(f)                                  \
     for (size_t fi = 0; fi < kerf_format_count(); fi++) \
-        for (const kerf_format *f = kerf_format_at(fi); f; f = NULL)
+        for (const kerf_format *f = kerf_format_at(fi); f && is_asked(f->name); f = NULL)
 #define FOR_BACKENDS(b)                                       \
     for (size_t bi = 0; bi < kerf_gemv_backend_count(); bi++) \
         for (const char *b = kerf_gemv_backend_at(bi); b; b = NULL)

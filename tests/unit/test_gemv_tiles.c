@@ -12,16 +12,9 @@
 
 static const kf_gemv_ops plain = {"tiles", tile_plan, tile_start, tile_rows};
 
-/* With FORMATS in the environment, of that name alone. */
-static int is_asked(const kerf_format *f)
-{
-    const char *only = getenv("FORMATS");
-    return !only || strcmp(only, f->name) == 0;
-}
-
 #define FOR_FORMATS(f)                                  \
     for (size_t fi = 0; fi < kerf_format_count(); fi++) \
-        for (const kerf_format *f = kerf_format_at(fi); f && is_asked(f); f = NULL)
+        for (const kerf_format *f = kerf_format_at(fi); f && is_asked(f->name); f = NULL)
 
 /* A plan of plain tiles; NULL: they do not take this. The caller frees it. */
 static kerf_gemv *tiles_plan(const gemv_case *c)
