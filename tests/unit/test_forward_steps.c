@@ -146,7 +146,7 @@ static int has_positions(const kf_layer_kind *k)
 static void test_layers(void **state)
 {
 #define WINDOW "\"use_sliding_window\": true, \"sliding_window\": 100"
-#define EXPERTS "\"num_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 64"
+#define EXPERTS "\"num_experts\": 8, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 64"
     (void)state;
     need_layers(MODEL("qwen2", WINDOW ", \"max_window_layers\": 4"), "....xx", has_window);
     need_layers(MODEL("qwen2", "\"use_sliding_window\": false, \"sliding_window\": 100"), "......",
@@ -267,8 +267,8 @@ static void test_clamped(void **state)
 
 /* --- experts of equal scores --------------------------------------------------------------- */
 
-/* Makes zeros of the tensors whose names end so. */
-static void make_zero(const char *path, const char *end)
+/* These numbers, again and again, in the tensors whose names end so. */
+static void put_numbers(const char *path, const char *end, const float *x, long numbers)
 {
     FILE *f = fopen(path, "r+b");
     unsigned char head[8];
@@ -287,7 +287,8 @@ static void make_zero(const char *path, const char *end)
         const long from = (long)json_integer_value(json_array_get(at, 0));
         const long to = (long)json_integer_value(json_array_get(at, 1));
         assert_int_equal(fseek(f, 8 + bytes + from, SEEK_SET), 0);
-        for (long i = from; i < to; i++) assert_int_equal(fputc(0, f), 0);
+        for (long i = 0; i < (to - from) / 4; i++)
+            assert_int_equal(fwrite(&x[i % numbers], 4, 1, f), 1);
     }
     json_decref(header);
     assert_int_equal(fclose(f), 0);
@@ -304,35 +305,29 @@ static kerf_status take_input(void *ctx, const kerf_layer_weight *w, const float
 }
 
 /* A router whose scores are all the same, as saturated sigmoids are: of groups and of experts the
- * first are taken, and as many as ever. */
-static void test_equal_scores(void **state)
-{
-    json_t *golden = json_load_file(KERF_TEST_DATA "/forward/golden.json", 0, NULL);
-    size_t i;
-    const json_t *one, *model = NULL;
-    json_array_foreach(json_object_get(golden, "cases"), i,
-                       one) if (strcmp(json_string_value(json_object_get(one, "case")),
-                                       "deepseek-v3") == 0) model = one;
-    assert_non_null(model);
-    kerf_error err = {0};
-    must(write_formula_model((const char *)*state, json_object_get(model, "config"),
-                             json_object_get(model, "tensors"), &err),
-         &err);
-    make_zero(in_folder(state, "model.safetensors"), "mlp.gate.weight");
-    make_zero(in_folder(state, "model.safetensors"), "e_score_correction_bias");
+ * first are taken, and as many as ever. Groups are two experts, of four groups two are taken. */
+static const struct {
+    float correction[8];
+    int chosen[2];
+} equals[] = {
+    {{0}, {0, 1}},
+    {{0.3f, 0, 0.2f, 0, 0.2f}, {0, 2}}, /* of the groups of experts 2 and 4 the first one */
+    {{0, 0, 0, 0, 0.3f, 0.3f, 0.1f}, {4, 5}},
+};
 
+static void run_layers(const char *folder, const json_t *golden, uint64_t seen[8])
+{
     kerf_checkpoint *c;
     kerf_decoder *d;
     kerf_layer *l;
+    kerf_error err = {0};
     uint32_t token[40];
     float hidden[40 * 64];
-    uint64_t seen[8] = {0};
     formula_tokens(golden, token, 40);
-    json_decref(golden);
     const kerf_exec exec = {.threads = 1};
     const kerf_tokens t = {token, 1, 40};
     const kerf_watch watch = {.input = take_input, .ctx = seen};
-    must(kerf_checkpoint_open((const char *)*state, &c, &err), &err);
+    must(kerf_checkpoint_open(folder, &c, &err), &err);
     must(kerf_decoder_open(c, &exec, &d, &err), &err);
     assert_int_equal(kerf_decoder_about(d)->hidden, 64);
     must(kerf_decoder_embed(d, &t, hidden, &err), &err);
@@ -342,18 +337,60 @@ static void test_equal_scores(void **state)
         kerf_layer_free(l);
     }
     assert_true(isfinite(hidden[39 * 64 + 63]));
-    assert_true(seen[0] > 0 && seen[0] == seen[1]);
-    for (int n = 2; n < 8; n++) assert_int_equal(seen[n], 0);
     kerf_decoder_close(d);
     kerf_checkpoint_close(c);
+}
+
+static void test_equal_scores(void **state)
+{
+    json_t *golden = json_load_file(KERF_TEST_DATA "/forward/golden.json", 0, NULL);
+    const char *path = in_folder(state, "model.safetensors");
+    size_t i;
+    const json_t *one, *model = NULL;
+    kerf_error err = {0};
+    json_array_foreach(json_object_get(golden, "cases"), i,
+                       one) if (strcmp(json_string_value(json_object_get(one, "case")),
+                                       "deepseek-v3") == 0) model = one;
+    assert_non_null(model);
+    must(write_formula_model((const char *)*state, json_object_get(model, "config"),
+                             json_object_get(model, "tensors"), &err),
+         &err);
+    put_numbers(path, "mlp.gate.weight", (const float[]){0}, 1);
+    for (i = 0; i < sizeof equals / sizeof *equals; i++) {
+        const int *chosen = equals[i].chosen;
+        uint64_t seen[8] = {0}, all = 0;
+        put_numbers(path, "e_score_correction_bias", equals[i].correction, 8);
+        run_layers((const char *)*state, golden, seen);
+        for (int n = 0; n < 8; n++) all += seen[n];
+        assert_true(seen[chosen[0]] > 0 && seen[chosen[0]] == seen[chosen[1]]);
+        assert_int_equal(all, 2 * seen[chosen[0]]);
+    }
+    json_decref(golden);
+}
+
+/* Where DeepSeek V2 takes the best experts of all, its file may name groups that do not count. */
+static void test_no_groups(void **state)
+{
+#define LATENT                                                                            \
+    EXPERTS ", \"kv_lora_rank\": 32, \"qk_nope_head_dim\": 16, \"qk_rope_head_dim\": 8, " \
+            "\"v_head_dim\": 16, \"n_group\": 4, \"topk_group\": 2, \"topk_method\": "
+    kf_config c;
+    (void)state;
+    read_config(MODEL("deepseek_v2", LATENT "\"greedy\""), &c);
+    assert_true(c.groups == 1 && c.groups_used == 1);
+    kf_config_free(&c);
+    read_config(MODEL("deepseek_v2", LATENT "\"group_limited_greedy\""), &c);
+    assert_true(c.groups == 4 && c.groups_used == 2);
+    kf_config_free(&c);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_yarn),    cmocka_unit_test(test_beyond_the_context),
-        cmocka_unit_test(test_layers),  cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_clamped), cmocka_unit_test(test_equal_scores),
+        cmocka_unit_test(test_yarn),      cmocka_unit_test(test_beyond_the_context),
+        cmocka_unit_test(test_layers),    cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_clamped),   cmocka_unit_test(test_equal_scores),
+        cmocka_unit_test(test_no_groups),
     };
     return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
 }
