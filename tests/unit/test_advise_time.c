@@ -78,6 +78,36 @@ static void what_is_no_product_takes_none(void **state)
     kerf_advice_close(all);
 }
 
+static kerf_advice_shape shape_of(const kerf_advice *a, const char *part)
+{
+    for (size_t i = 0; i < a->groups; i++) {
+        if (!strstr(a->group[i].name, part)) continue;
+        assert_int_equal(a->group[i].shapes, 1);
+        return a->group[i].shape[0];
+    }
+    fail_msg("no group %s", part);
+    return (kerf_advice_shape){0};
+}
+
+/* Eight GPUs, eight heads of 32 with four for keys: each has a head of q, and a whole one of k and
+ * v, which two GPUs have. What ends a branch is divided by its inputs. */
+static void gpus_have_parts(void **state)
+{
+    (void)state;
+    kerf_advise_request r = request_of((kerf_budget){.bits = 16});
+    r.hardware = h200;
+    r.model = &config;
+    r.gpus = 8;
+    kerf_advice *a = advise(&r);
+    const kerf_advice_shape qkv = shape_of(a, "0.self_attn.q"), o = shape_of(a, "0.self_attn.o"),
+                            gate_up = shape_of(a, "0.mlp.gate"), down = shape_of(a, "0.mlp.down");
+    assert_true(qkv.n == 3 * 32 && qkv.k == 256);
+    assert_true(o.n == 256 && o.k == 32);
+    assert_true(gate_up.n == 2 * 768 / 8 && gate_up.k == 256);
+    assert_true(down.n == 256 && down.k == 768 / 8);
+    kerf_advice_close(a);
+}
+
 static int open_all(void **state)
 {
     return kerf_hardware_get("h200", &h200, NULL) == KERF_OK ? open_model(state) : -1;
@@ -94,6 +124,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kept_layers_take_time),
         cmocka_unit_test(what_is_no_product_takes_none),
+        cmocka_unit_test(gpus_have_parts),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }
