@@ -28,4 +28,12 @@ static kerf_work work_of(kerf_matmul m)
     return w;
 }
 
+static inline kerf_prediction predict(const kerf_hardware *h, kerf_matmul m)
+{
+    kerf_prediction p;
+    assert_int_equal(kerf_predict(h, &m, &p, NULL), KERF_OK);
+    assert_true(p.low_us <= p.us && p.us <= p.high_us && p.low_us > 0);
+    return p;
+}
+
 #endif

@@ -306,6 +306,9 @@ static void gpus_share_a_model(void **state)
     assert_near(4 * kerf_model_kv_elements(&one), kerf_model_kv_elements(&whole), 0);
     assert_int_equal(kerf_model_shard(&whole, 16, 0, &one, &err), KERF_OK);
     assert_near(8 * kerf_model_kv_elements(&one), kerf_model_kv_elements(&whole), 0);
+    for (size_t i = 0; i < one.parts; i++) /* of eight heads for keys each has a whole one */
+        if (strcmp(one.part[i].name, "k_proj") == 0 || strcmp(one.part[i].name, "v_proj") == 0)
+            assert_int_equal(one.part[i].n, 128);
     assert_int_equal(kerf_model_shard(&whole, 3, 0, &one, &err), KERF_E_ARG);
     assert_non_null(strstr(err.text, "cannot be divided by 3 GPUs"));
     assert_int_equal(kerf_model_shard(&whole, 4, 1, &one, &err), KERF_E_ARG);

@@ -1,5 +1,5 @@
 /* test_predict.c - bytes, intensities and peaks of matrix products against figures worked out by
- * hand. */
+ * hand, and what a table says between its batches. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -65,6 +65,10 @@ static void bytes_of_batched_gemvs(void **state)
         kerf_work w = work_of(m);
         assert_near(kerf_work_bytes(&w) * 1e-6, rows[i].mb, 0.0006);
     }
+    /* Activations are rows, and a tensor scale for each matrix. */
+    kerf_matmul m = with_fp4(product("nvfp4", 2048, 1024, 16));
+    m.matrices = 8;
+    assert_near(work_of(m).input_bytes, 16 * (1024 / 2 + 1024 / 16) + 8 * 4, 0);
 }
 
 /* FP4 products of a DeepSeek layer: what intensity tends to, and where they cross the ridge. */
@@ -148,6 +152,70 @@ static void nonsense_is_refused(void **state)
     assert_int_not_equal(kerf_matmul_work(NULL, &m, &w, NULL), KERF_OK);
 }
 
+/* Few rows are few of each matrix: of 64 over 8 matrices each has 8, for which each block brings in
+ * its activations first, in 32 rounds of 256 at 0.6 us; over one they are a product of many rows.
+ */
+static void few_rows_of_each_matrix(void **state)
+{
+    (void)state;
+    const kerf_hardware *h = kerf_hardware_find("h200");
+    kerf_matmul m = product("int8", 2048, 8192, 64);
+    const double one = predict(h, m).high_us;
+    m.matrices = 8;
+    const kerf_work w = work_of(m);
+    const double bytes_us = kerf_work_bytes(&w) / (0.45 * 4.8e6);
+    assert_near(predict(h, m).high_us, 8 + 32 * 0.6 + bytes_us, 1e-6);
+    assert_true(one < 8 + 32 * 0.6 + bytes_us);
+}
+
+/* A table's error is that of each of its times from the others: none where all lie on the fit, and
+ * where one of them does not, its own. A band of it lies around what is not itself measured. */
+static void a_table_knows_its_error(void **state)
+{
+    (void)state;
+    double n[10], k[10], us[10];
+    const kerf_fit fit = {"int8", 1, 1, 2.0, 4000, 0, 0, 0, 0, "s", "d", 0, {0}, {0}};
+    kerf_hardware h = *kerf_hardware_find("h200");
+    h.fit = &fit;
+    h.fits = 1;
+    for (size_t i = 0; i < 10; i++) {
+        n[i] = (double)(2048u << i % 5);
+        k[i] = i < 5 ? 2048 : 4096;
+        us[i] = predict(&h, product("int8", (uint64_t)n[i], (uint64_t)k[i], 1)).us;
+    }
+    kerf_anchors table = {.format = "int8", .batch = 1, .count = 10, .n = n, .k = k, .us = us};
+    assert_int_equal(kerf_check_anchors(&h, &table, NULL), KERF_OK);
+    assert_near(table.error_p90, 0, 1e-9);
+    us[3] *= 2;
+    assert_int_equal(kerf_check_anchors(&h, &table, NULL), KERF_OK);
+    assert_true(table.error_median > 0 && table.error_median < table.error_p90);
+    assert_true(table.error_p90 < 0.8); /* the ninth of ten; the tenth is that one */
+    table.error_p90 = 0.25;
+    h.anchors = &table;
+    h.tables = 1;
+    kerf_prediction p = predict(&h, product("int8", 3072, 3072, 1));
+    assert_near(p.low_us * 1.25, p.us, 1e-9);
+    assert_near(p.high_us / 1.25, p.us, 1e-9);
+    p = predict(&h, product("int8", 4096, 4096, 1));
+    assert_near(p.high_us, p.low_us, 0);
+    /* Between two batches: the larger error of the two, and outside where one of them is. */
+    kerf_anchors both[] = {table, table};
+    both[1].batch = 4;
+    both[1].error_p90 = 0.5;
+    h.anchors = both;
+    h.tables = 2;
+    p = predict(&h, product("int8", 3072, 3072, 2));
+    assert_near(p.high_us / 1.5, p.us, 1e-9);
+    assert_true(p.tier == KERF_TIER_TABLE && !p.extrapolated);
+    both[0].error_p90 = 0.75;
+    p = predict(&h, product("int8", 3072, 3072, 2));
+    assert_near(p.high_us / 1.75, p.us, 1e-9);
+    both[1].count = 5; /* of 2048 inputs alone */
+    assert_true(predict(&h, product("int8", 3072, 3072, 2)).extrapolated);
+    table.format = "nvfp5";
+    assert_int_equal(kerf_check_anchors(&h, &table, NULL), KERF_E_ARG);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -157,6 +225,8 @@ int main(void)
         cmocka_unit_test(batched_products_of_heads),
         cmocka_unit_test(units_by_type),
         cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(few_rows_of_each_matrix),
+        cmocka_unit_test(a_table_knows_its_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

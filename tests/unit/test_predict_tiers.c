@@ -16,14 +16,6 @@
 
 /* --- tiers --------------------------------------------------------------------------------- */
 
-static kerf_prediction predict(const kerf_hardware *h, kerf_matmul m)
-{
-    kerf_prediction p;
-    assert_int_equal(kerf_predict(h, &m, &p, NULL), KERF_OK);
-    assert_true(p.low_us <= p.us && p.us <= p.high_us && p.low_us > 0);
-    return p;
-}
-
 /* Times measured on an H200 (cold, rotating weights, graph replay; bench of November 2026). */
 static void the_band_holds_what_was_measured(void **state)
 {
@@ -318,6 +310,27 @@ static void no_price_is_negative(void **state)
     for (int i = 0; i < KERF_ROW_ENDS; i++)
         assert_true(fit.round_us[i] >= 0 && fit.stage_us[i] >= 0);
     assert_true(fit.error_median < 0.2);
+    /* Bytes that would cost less than nothing: not stages stand for them, and the rest stays. */
+    const kerf_fit real = {.format = "int8",
+                           .batch_min = 1,
+                           .batch_max = 1,
+                           .fixed_us = 2,
+                           .bandwidth_gbps = 1e12,
+                           .source = "s",
+                           .date = "d",
+                           .input_us = 0.7,
+                           .round_us = {1.1, 2.2, 2.5},
+                           .stage_us = {0.4, 0.6, 0.9}};
+    kerf_hardware mine = *h;
+    mine.fit = &real;
+    mine.fits = 1;
+    for (size_t i = 0; i < n; i++) {
+        kerf_work w = work_of(times[i].product);
+        times[i].us = predict(&mine, times[i].product).us - kerf_work_bytes(&w) * 1e-8;
+    }
+    assert_int_equal(kerf_fit_times(h, times, n, &fit, NULL), KERF_OK);
+    assert_true(fit.bandwidth_gbps > 0 && fit.stage_us[0] == 0);
+    assert_true(fit.input_us + fit.round_us[0] + fit.round_us[1] + fit.round_us[2] > 0);
 }
 
 /* A shape whose rows end within a stage is predicted from its like, though shapes of whole rows lie
@@ -386,40 +399,6 @@ static void more_rows_never_take_less(void **state)
     }
 }
 
-/* A table's error is that of each of its times from the others: none where all lie on the fit, and
- * where one of them does not, its own. A band of it lies around what is not itself measured. */
-static void a_table_knows_its_error(void **state)
-{
-    (void)state;
-    double n[10], k[10], us[10];
-    const kerf_fit fit = {"int8", 1, 1, 2.0, 4000, 0, 0, 0, 0, "s", "d", 0, {0}, {0}};
-    kerf_hardware h = *kerf_hardware_find("h200");
-    h.fit = &fit;
-    h.fits = 1;
-    for (size_t i = 0; i < 10; i++) {
-        n[i] = (double)(2048u << i % 5);
-        k[i] = i < 5 ? 2048 : 4096;
-        us[i] = predict(&h, product("int8", (uint64_t)n[i], (uint64_t)k[i], 1)).us;
-    }
-    kerf_anchors table = {.format = "int8", .batch = 1, .count = 10, .n = n, .k = k, .us = us};
-    assert_int_equal(kerf_check_anchors(&h, &table, NULL), KERF_OK);
-    assert_near(table.error_p90, 0, 1e-9);
-    us[3] *= 2;
-    assert_int_equal(kerf_check_anchors(&h, &table, NULL), KERF_OK);
-    assert_true(table.error_median > 0 && table.error_median < table.error_p90);
-    assert_true(table.error_p90 < 0.8); /* the ninth of ten; the tenth is that one */
-    table.error_p90 = 0.25;
-    h.anchors = &table;
-    h.tables = 1;
-    kerf_prediction p = predict(&h, product("int8", 3072, 3072, 1));
-    assert_near(p.low_us * 1.25, p.us, 1e-9);
-    assert_near(p.high_us / 1.25, p.us, 1e-9);
-    p = predict(&h, product("int8", 4096, 4096, 1));
-    assert_near(p.high_us, p.low_us, 0);
-    table.format = "nvfp5";
-    assert_int_equal(kerf_check_anchors(&h, &table, NULL), KERF_E_ARG);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -436,7 +415,6 @@ int main(void)
         cmocka_unit_test(plans_count_beside_distance),
         cmocka_unit_test(the_band_counts_activations),
         cmocka_unit_test(more_rows_never_take_less),
-        cmocka_unit_test(a_table_knows_its_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
