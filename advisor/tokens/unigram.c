@@ -98,8 +98,7 @@ kerf_status kf_unigram_encode(const kf_unigram *u, const kf_vocab *v, kf_unigram
         if (w->node[end].token != u->unknown) {
             w->token[w->tokens++] = w->node[end].token;
         } else {
-            while (!u->keep_unknown && from > 0 && w->node[from].token == u->unknown)
-                from -= w->node[from].bytes;
+            while (from > 0 && w->node[from].token == u->unknown) from -= w->node[from].bytes;
             add_unknown(u, v, w, text, from, end);
         }
         end = from;

@@ -10,9 +10,8 @@ typedef struct kf_unigram {
     size_t scores;
     double least; /* of all of them */
     kf_trie trie;
-    uint32_t unknown;                /* KF_NO_TOKEN: there is none */
-    int byte_fallback, keep_unknown; /* keep_unknown: runs of it are not one token, as llama.cpp
-                                        has it                                               */
+    uint32_t unknown; /* KF_NO_TOKEN: there is none */
+    int byte_fallback;
     uint32_t byte[256];
 } kf_unigram;
 
@@ -23,7 +22,7 @@ typedef struct kf_unigram_work {
     struct kf_unigram_node *node;
     size_t capacity;
     uint32_t *token; /* [tokens] the result */
-    size_t tokens, room;
+    size_t tokens;
 } kf_unigram_work;
 void kf_unigram_work_free(kf_unigram_work *w);
 

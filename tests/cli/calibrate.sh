@@ -122,6 +122,8 @@ begun=$(json source.perplexity)
 expect 0 eval "$tmp/begins" --tokens "$model/eval.u16" --bos --length 16 --rows 0:4 --json
 json_is source.perplexity "$begun"
 expect 0 eval "$tmp/begins" --tokens "$model/eval.u16" --length 16 --rows 0:4 --json
+expect 0 eval "$tmp/begins" --tokens "$tmp/rows.u16" --bos --length 5 --json
+json_is predictions 64 # 64 tokens are 16 rows of four behind the one that begins them
 check "other rows without" test "$(json source.perplexity)" != "$begun"
 expect 3 eval "$model" --tokens "$model/eval.u16" --bos --length 16
 expect 2 eval "$tmp/begins" --tokens "$tmp/rows.u16" --bos --length 66

@@ -294,12 +294,66 @@ static void test_tiles(void **state)
     check(state, &more, NULL);
 }
 
+/* Tiles of 128 x 128, which kerf has a format for: bands are 128 rows high, and reads may begin and
+ * end within one. */
+static void test_parts_of_bands(void **state)
+{
+    enum { HIGH = 300, WIDE = 200 };
+    static float want[HIGH * WIDE], got[HIGH * WIDE];
+    static const struct {
+        uint64_t first, count;
+    } reads[] = {{0, HIGH * WIDE},
+                 {5 * WIDE, 3 * WIDE},
+                 {127 * WIDE + 7, 2 * WIDE},
+                 {130 * WIDE + 199, 150 * WIDE},
+                 {299 * WIDE, WIDE}};
+    sample s = {.config = "\"quant_method\":\"fp8\",\"weight_block_size\":[128,128]"};
+    unsigned char *codes = add(&s, "m.weight", KERF_F8_E4M3, 2, HIGH, WIDE);
+    float *scales = add(&s, "m.weight_scale_inv", KERF_F32, 2, 3, 2);
+    const kerf_writer_options opt = {.overwrite = 1};
+    kerf_writer *w;
+    kerf_reader *r;
+    kerf_weights *all;
+    kerf_error err;
+    for (unsigned i = 0; i < 6; i++) scales[i] = scale(i, 2);
+    for (unsigned i = 0; i < HIGH * WIDE; i++) {
+        codes[i] = (unsigned char)code(i / WIDE, i % WIDE, 6);
+        want[i] = kf_e4m3_decode(codes[i]) * scales[i / WIDE / 128 * 2 + i % WIDE / 128];
+    }
+    must(
+        kerf_writer_create(in_folder(state, "model.safetensors"), s.entry, s.count, &opt, &w, &err),
+        &err);
+    for (size_t i = 0; i < s.count; i++)
+        must(kerf_writer_write(w, i, 0, s.bytes[i], entry_bytes(&s.entry[i]), &err), &err);
+    must(kerf_writer_commit(w, &err), &err);
+    FILE *config = fopen(in_folder(state, "config.json"), "w");
+    assert_non_null(config);
+    fprintf(config, "{\"quantization_config\":{%s}}", s.config);
+    assert_int_equal(fclose(config), 0);
+    must(kerf_reader_open(*state, &r, &err), &err);
+    must(kerf_weights_open(r, &all, &err), &err);
+    const kerf_weight *m = kerf_weights_find(all, "m.weight");
+    assert_true(m && m->codec.format == kerf_format_find("fp8-e4m3-128x128"));
+    for (size_t i = 0; i < sizeof reads / sizeof *reads; i++) {
+        const size_t bytes = (size_t)reads[i].count * sizeof *got;
+        must(kerf_reader_read(r, kerf_weight_dense(m), reads[i].first * 4, got, bytes, &err), &err);
+        assert_memory_equal(got, want + reads[i].first, bytes);
+    }
+    kerf_weights_close(all);
+    kerf_reader_close(r);
+    for (size_t i = 0; i < s.count; i++) free(s.bytes[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gptq),  cmocka_unit_test(test_gptq_refused),
-        cmocka_unit_test(test_awq),   cmocka_unit_test(test_compressed_tensors),
-        cmocka_unit_test(test_bytes), cmocka_unit_test(test_tiles),
+        cmocka_unit_test(test_gptq),
+        cmocka_unit_test(test_gptq_refused),
+        cmocka_unit_test(test_awq),
+        cmocka_unit_test(test_compressed_tensors),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_tiles),
+        cmocka_unit_test(test_parts_of_bands),
     };
     return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
 }

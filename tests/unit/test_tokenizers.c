@@ -164,6 +164,29 @@ static void test_patterns(void **state)
     }
 }
 
+/* Of two ways that are as likely tokenizers keeps the first that it finds: from the character at
+ * which it begins earlier. Unknown characters in a row are one token. */
+static void test_equal_ways(void **state)
+{
+    static const char file[] = "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": "
+                               "[[\"<unk>\", 0], [\"a\", -1],"
+                               " [\"b\", -1], [\"ab\", -2], [\"bb\", -4]]}}";
+    static const uint32_t wanted[] = {3, 2, 3, 0, 1};
+    const char *path = in_folder(state, "unigram.json");
+    kerf_token_list list;
+    kerf_error err = {0};
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(file, f);
+    fclose(f);
+    kerf_tokenizer *t = open_tokenizer(path);
+    must(kerf_tokenizer_encode(t, "abbabxyza", 9, NULL, &list, &err), &err);
+    assert_int_equal(list.count, 5);
+    assert_memory_equal(list.token, wanted, sizeof wanted);
+    kerf_token_list_free(&list);
+    kerf_tokenizer_close(t);
+}
+
 static void test_absent(void **state)
 {
     kerf_tokenizer *t;
@@ -178,7 +201,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tokens),  cmocka_unit_test(test_parts),
         cmocka_unit_test(test_hostile), cmocka_unit_test(test_patterns),
-        cmocka_unit_test(test_absent),
+        cmocka_unit_test(test_absent),  cmocka_unit_test(test_equal_ways),
     };
     return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
 }

@@ -12,6 +12,7 @@
 #include <kerf/verify.h>
 
 #include "test_job.h"
+#include "near.h"
 #include "test_output.h"
 
 #define MODEL KERF_TEST_DATA "/tiny-llama/model.safetensors"
@@ -55,6 +56,10 @@ static void test_limits(void **state)
     assert_true(limit[KERF_FIGURE_BPW] == 4);
     kerf_limits_close(l);
     kerf_limits_close(NULL);
+    /* Integers with one scale for a row lose more, and more of them than groups do. */
+    assert_near(kerf_limit_t2(kerf_format_find("int4-row")), 2 * 16 * 1.4e-2, 1e-12);
+    assert_near(kerf_limit_t2(kerf_format_find("int4-g32")), 16 * 1.4e-2, 1e-12);
+    assert_near(kerf_limit_t2(kerf_format_find("int8")), 0.05, 1e-12);
 }
 
 static void test_malformed_limits(void **state)
