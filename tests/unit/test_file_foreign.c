@@ -140,6 +140,32 @@ static void test_gptq(void **state)
         }
 }
 
+/* Zero points that are all the same. Stored as the middle, 8, or as the first version stores it, 7,
+ * they say themselves of which version they are where config.json does not; where it does, 7 of the
+ * second version are 7. */
+static void test_gptq_middle(void **state)
+{
+    static const struct {
+        const char *config;
+        unsigned stored, zero;
+        const char *form;
+    } all[] = {
+        {NULL, 7, 8, "int4-g16-f16"},
+        {NULL, 8, 8, "int4-g16-f16"},
+        {"\"quant_method\":\"gptq\",\"checkpoint_format\":\"gptq_v2\"", 8, 8, "int4-g16-f16"},
+        {"\"quant_method\":\"gptq\",\"checkpoint_format\":\"gptq_v2\"", 7, 7, "int4-g16-asym-f16"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        sample s = {.config = all[i].config};
+        make_gptq(&s, 4, 16, 0, 1);
+        memset(s.bytes[2], (int)(all[i].stored * 0x11), entry_bytes(&s.entry[2]));
+        for (unsigned c = 0; c < COLS; c++)
+            for (unsigned r = 0; r < ROWS; r++)
+                s.want[r][c] = (float)((int)code(r, c, 4) - (int)all[i].zero) * scale(r, c / 16);
+        check(state, &s, all[i].form);
+    }
+}
+
 /* A folder that says columns are in order, groups that are not there, words beside a dense weight.
  */
 static void test_gptq_refused(void **state)
@@ -349,6 +375,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gptq),
         cmocka_unit_test(test_gptq_refused),
+        cmocka_unit_test(test_gptq_middle),
         cmocka_unit_test(test_awq),
         cmocka_unit_test(test_compressed_tensors),
         cmocka_unit_test(test_bytes),
