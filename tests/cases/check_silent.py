@@ -4,10 +4,11 @@ import json
 import math
 import os
 import shutil
+import struct
 import subprocess
 import sys
 
-from files import model, need, numbers, pack, run_cases, write, write_gguf
+from files import f32, model, need, numbers, pack, read, run_cases, write, write_gguf
 
 L = "model.layers.0."
 UP = (L + "mlp.up_proj.weight", "BF16", (64, 128))
@@ -193,6 +194,42 @@ def case_beside(kerf, tmp):
         with open(f"{m}/{name}", "w") as f:
             f.write("{}")
     need(notes(kerf, m, f"{tmp}/out") == [], "notes of whole files")
+
+
+def losses(kerf, source, layout, out):
+    return kerf.json("convert", source, "--layout", layout, "-o", out, "-y")["losses"]
+
+
+def case_merged_scales(kerf, tmp):
+    """Of layers that loaders merge the last alone may have another scale, which is a loss as well."""
+    values = numbers(64 * 128)
+    for name, last, groups in (("same", values, 0), ("other", [2 * x for x in values], 1)):
+        parts = [(f"{L}self_attn.{p}_proj.weight", "F32", (64, 128), v) for p, v in (("k", values), ("q", values), ("v", last))]
+        kerf("quantize", model(f"{tmp}/{name}", parts, model_type="llama"), "-f", "nvfp4", "-o", f"{tmp}/q-{name}")
+        said = losses(kerf, f"{tmp}/q-{name}", "modelopt", f"{tmp}/out")
+        need([s.split()[0] for s in said if "groups of layers" in s] == ["1"] * groups, f"{name}: {said}")
+
+
+def turns_back(x):
+    """Whether x is the reciprocal of some float32."""
+    y = struct.unpack("<I", struct.pack("<f", 1 / x))[0]
+    near = [struct.unpack("<f", struct.pack("<I", y + i))[0] for i in (-2, -1, 0, 1, 2)]
+    return any(f32(1 / z) == x for z in near)
+
+
+def case_reciprocals(kerf, tmp):
+    """A scale of inputs that is no reciprocal of a float32 is said to come back as another number."""
+    up = L + "mlp.up_proj"
+    nvfp4 = [(up + ".weight", "U8", (64, 64), [0x21] * 4096), (up + ".weight_scale", "F8_E4M3", (64, 8)), (up + ".weight_scale_2", "F32", (), [0.5])]
+    config = {"model_type": "llama", "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4", "config_groups": {}, "ignore": []}}
+    tried = [f32(1.75 + i / 997) for i in range(40)]
+    for x in (next(x for x in tried if turns_back(x)), next(x for x in tried if not turns_back(x))):
+        source = model(f"{tmp}/source", [*nvfp4, (up + ".input_scale", "F32", (), [x])], **config)
+        said = losses(kerf, source, "compressed-tensors", f"{tmp}/out")
+        need([s.split()[0] for s in said] == ([] if turns_back(x) else ["1"]), f"{x}: {said}")
+        losses(kerf, f"{tmp}/out", "modelopt", f"{tmp}/back")
+        same = read(f"{tmp}/back/model.safetensors")[up + ".input_scale"][2] == pack("F32", [x])
+        need(same == turns_back(x), f"{x} comes back: {same}")
 
 
 if __name__ == "__main__":

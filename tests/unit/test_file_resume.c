@@ -310,6 +310,7 @@ static void test_hostile_marks(void **state)
         {{{a, z64, 64, 0}}, 1, {{0, 0, 0}}, 1, 0},
         {{{a, z64, 64, 0}}, 1, {{0, UINT64_MAX, 0}}, 1, 0},
         {{{a, z64, 64, 0}}, 1, {{UINT64_MAX, 2, 0}}, 1, 0},
+        {{{a, z64, 64, 0}, {b, z32, 32, 0}}, 2, {{1, 2, 0}}, 1, 0}, /* beyond the last one */
         {{{a, z64 + 1, 64, 0}, {b, z32, 32, 0}}, 2, {{0, 1, 0}, {1, 1, 0}}, 2, 0}, /* other bytes */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -265,6 +265,26 @@ static void outliers_of_small_matrices_are_found(void **state)
     }
 }
 
+/* One value takes the range of a matrix: all others become zeros. In one block there is a second
+ * one, less far above the rest and large enough to be kept: what it carries hides nothing of what
+ * the block has lost besides. */
+static void lost_blocks_have_outliers(void **state)
+{
+    enum { HIGH = 32, WIDE = 256 };
+    static float w[HIGH * WIDE];
+    static const kerf_shape shape = {2, {HIGH, WIDE}};
+    (void)state;
+    for (size_t i = 0; i < HIGH * WIDE; i++) w[i] = (float)(i % 7) / 8 + 0.2f;
+    w[0] = 12700;          /* a scale of 100 */
+    w[3 * WIDE + 5] = 100; /* below a 64th of it, and one step */
+    encoded e = encode("int8-tensor", &shape, w);
+    const kerf_score s = score(&e, w, NULL, HIGH, 1);
+    release(&e);
+    assert_int_equal(s.lost_blocks, HIGH * WIDE / 128);
+    assert_int_equal(s.zeroed, HIGH * WIDE - 2);
+    assert_near(s.rest_signal - s.rest_noise, 100.0 * 100.0, 1e-6);
+}
+
 static void wrong_calls_are_refused(void **state)
 {
     (void)state;
@@ -359,6 +379,7 @@ int main(void)
         cmocka_unit_test(runs_add_up_to_a_call),
         cmocka_unit_test(outliers_of_stacks_are_found),
         cmocka_unit_test(outliers_of_small_matrices_are_found),
+        cmocka_unit_test(lost_blocks_have_outliers),
         cmocka_unit_test(wrong_calls_are_refused),
         cmocka_unit_test_setup(gaussian_error_is_as_published, fill_bell),
     };
