@@ -231,6 +231,19 @@ def case_reciprocals(kerf, tmp):
         same = read(f"{tmp}/back/model.safetensors")[up + ".input_scale"][2] == pack("F32", [x])
         need(same == turns_back(x), f"{x} comes back: {same}")
 
+    # So are tensor scales of programs that store reciprocals: what is said is what comes back.
+    kinds = set()
+    theirs = {n: [d, s, struct.unpack("<f", raw) if d == "F32" else list(raw)] for n, (d, s, raw) in read(f"{tmp}/out/model.safetensors").items() if "input" not in n}
+    for x in tried[:12]:
+        theirs[up + ".weight_global_scale"][2] = [x]
+        write(f"{tmp}/out/model.safetensors", [(n, *t) for n, t in theirs.items()])
+        said = losses(kerf, f"{tmp}/out", "modelopt", f"{tmp}/back")
+        losses(kerf, f"{tmp}/back", "compressed-tensors", f"{tmp}/again")
+        same = read(f"{tmp}/again/model.safetensors")[up + ".weight_global_scale"][2] == pack("F32", [x])
+        need([s.split()[0] for s in said] == ([] if same else ["1"]), f"{x} comes back: {same}, and {said}")
+        kinds.add(same)
+    need(kinds == {True, False}, kinds)
+
 
 if __name__ == "__main__":
     sys.exit(run_cases(globals()))
