@@ -253,6 +253,14 @@ cut=$(json id)
 wait_for "$cut" running
 ask 202 POST $api/quantize '{"model": "tiny", "format": "nvfp4", "output": "later", "only": ["*layers.0*"]}'
 later=$(json id)
+many=()
+for _ in $(seq 62); do # with the two 64, and no more may wait
+    ask 202 POST $api/measure '{"rows": 64, "cols": 64, "formats": ["nvfp4"]}'
+    many+=("$(json id)")
+done
+ask 429 POST $api/measure '{"rows": 64, "cols": 64, "formats": ["nvfp4"]}'
+check "it says how many" grep -q '64 jobs wait already' "$tmp/out"
+for id in "${many[@]}"; do ask 200 DELETE "$api/jobs/$id"; done
 stop
 check "the journal has both" test "$(grep -c '"id"' "$tmp/written/kerf-jobs.json")" -eq 2
 start --output "$tmp/written"
@@ -301,6 +309,7 @@ echo 0123456789abcdef0123 >"$tmp/token"
 start --token "@$tmp/token"
 ask 401 GET $api/health
 ask 401 GET $api/health '' -H 'Authorization: Bearer 0123456789abcdef'
+ask 401 GET $api/health '' -H 'Authorization: Bearer 0123456789abcdef0123x'
 ask 200 GET $api/health '' -H 'Authorization: Bearer 0123456789abcdef0123'
 ask 200 GET /
 ask 422 POST $api/quantize '{"model": "tiny", "format": "nvfp4", "output": "x"}' -H 'Authorization: Bearer 0123456789abcdef0123'
