@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import multiprocessing
 import subprocess
 import sys
@@ -202,6 +203,12 @@ def test_dlpack_of_nothing() -> None:
     assert kerf.encode(Exported(rows), "mxfp4").shape == (0, 64)
 
 
+def test_dlpack_of_one_row(noise: Any) -> None:
+    """One row has no gap behind it, whatever its stride is."""
+    row = np.lib.stride_tricks.as_strided(noise, (1, 64), (4096, 4))
+    assert np.array_equal(kerf.encode(Exported(row), "fp32").decode(), row)
+
+
 def test_out_has_the_shape(noise: Any) -> None:
     planes = kerf.encode(noise, "mxfp4")
     for shape in ((256, 96), (96, 256, 1)):
@@ -218,6 +225,14 @@ def test_out_is_apart(noise: Any) -> None:
         kerf.decode(planes, out=inside)
     with pytest.raises(kerf.ArgumentError, match="overlaps"):
         kerf.encode(inside, "fp32", out=planes)
+    n = noise.size
+    memory = np.zeros(2 * n, np.float32)
+    for codes, first in ((0, n // 2), (n // 2, 0)):
+        part = dataclasses.replace(planes, codes=memory[codes : codes + n].view(np.uint8))
+        with pytest.raises(kerf.ArgumentError, match="overlaps"):
+            kerf.decode(part, out=memory[first : first + n])
+    beside = dataclasses.replace(planes, codes=memory[:n].view(np.uint8))
+    assert not kerf.decode(beside, out=memory[n:]).any()
 
 
 def test_dlpack_of_bfloat16(noise: Any) -> None:

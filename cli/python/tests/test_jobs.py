@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import kerf
+from kerf import _jobs
 
 
 def left_in(folder: Path) -> list[str]:
@@ -36,6 +37,17 @@ def test_progress_is_told_in_this_thread(model: Path, tmp_path: Path) -> None:
     assert items["model.layers.0.mlp.down_proj.weight"] == "nvfp4:amax"
     last = events[-1]
     assert last.done == last.total > 0
+
+
+def test_of_progress_the_last_before_another_event_is_told() -> None:
+    """A caller that is slow sees each part come to its end."""
+    told: list[str] = []
+    call = _jobs._Call(lambda _job, _err: 0, lambda e: told.append(e.what))
+    for kind, what in (("progress", "a"), ("progress", "b"), ("item", "c"), ("progress", "d"), ("phase", "e")):
+        call.events.append(kerf.Event(kind, what, "", 0, 0, 0))
+    call.done = True
+    call._listen()
+    assert told == ["b", "c", "d", "e"]
 
 
 def test_what_progress_raises_stops_the_call(large: Path, tmp_path: Path) -> None:

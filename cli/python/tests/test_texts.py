@@ -90,6 +90,10 @@ def test_what_is_refused(model: Path, tmp_path: Path) -> None:
         kerf.evaluate(model, tokens=[0.5])
     with pytest.raises(kerf.DataError, match="vocabulary"):
         kerf.evaluate(model, tokens=[[1, 1 << 20]])
+    with pytest.raises(kerf.DataError, match="vocabulary of 2048"):
+        kerf.evaluate(model, tokens=[[1, 2048]])
+    with pytest.raises(kerf.ArgumentError, match="kl=nan"):
+        kerf.evaluate(model, tokens=tokens, limits={"kl": float("nan")}, **FEW)
     with pytest.raises(kerf.ArgumentError, match="length="):
         kerf.evaluate(model, tokens=[1, 2, 3], length=4)
     with pytest.raises(kerf.ArgumentError, match="no row"):
@@ -100,6 +104,13 @@ def test_what_is_refused(model: Path, tmp_path: Path) -> None:
         kerf.evaluate(model, tokens=tmp_path / "none.u16")
     with pytest.raises(kerf.ArgumentError, match="calibration"):
         kerf.score(np.ones((8, 64), np.float32), "int8", calibration=tmp_path)
+
+
+def test_a_column_of_tokens_is_a_stream(model: Path) -> None:
+    tokens = np.fromfile(model / "eval.u16", "<u2")[:2500]
+    column = kerf.evaluate(model, tokens=tokens.reshape(-1, 1), rows=slice(0, 1))
+    assert column.length == 256
+    assert column.source == kerf.evaluate(model, tokens=tokens, rows=slice(0, 1)).source
 
 
 def test_calibrate_is_stopped_by_what_progress_raises(model: Path, tmp_path: Path) -> None:
