@@ -253,6 +253,11 @@ cut=$(json id)
 wait_for "$cut" running
 ask 202 POST $api/quantize '{"model": "tiny", "format": "nvfp4", "output": "later", "only": ["*layers.0*"]}'
 later=$(json id)
+ask 200 POST $api/analyze "{$good, \"measure\": true}" # who asks again is told of the job that waits
+asked=$(json job)
+ask 200 POST $api/analyze "{$good, \"measure\": true}"
+json_is job "$asked"
+ask 200 DELETE "$api/jobs/$asked"
 many=()
 for _ in $(seq 62); do # with the two 64, and no more may wait
     ask 202 POST $api/measure '{"rows": 64, "cols": 64, "formats": ["nvfp4"]}'
