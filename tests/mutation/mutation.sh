@@ -25,7 +25,7 @@ whole=$work/whole                 # likewise
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$root/tests/data" "$whole" && cp -r codecs cli "$root"
 for name in *; do [[ $name = build* ]] || cp -r "$name" "$whole"; done
-cp -r tests/{unit,golden,property,exhaustive,mutation} "$root/tests" && cd "$root"
+cp -r tests/{unit,golden,property,exhaustive,mutation,*.h} "$root/tests" && cd "$root"
 compiler=${CC:-gcc}
 limit_s=120 # of one test program; a fault that makes it longer is caught
 export root work compiler limit_s OMP_NUM_THREADS=1
