@@ -96,8 +96,11 @@ static const kerf_layout *find_method(const json_t *q)
 kerf_status kf_config_load_sound(const kerf_reader *r, const char *name, json_t **out,
                                  kerf_error *err)
 {
-    kerf_status s = kf_config_load(r, name, out, err);
-    return s == KERF_E_DATA ? KERF_OK : s;
+    kerf_error why = {0}; /* also of a file that says nothing, which is no failure */
+    const kerf_status s = kf_config_load(r, name, out, &why);
+    if (s == KERF_OK || s == KERF_E_DATA) return KERF_OK;
+    if (err) *err = why;
+    return s;
 }
 
 /* Older exports of Model-Optimizer say all in a file of their own. */

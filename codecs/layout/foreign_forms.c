@@ -291,9 +291,8 @@ static kerf_status ask_folder(const kerf_reader *r, kf_foreign *folder, kerf_err
     folder->is_second = layout == &kf_layouts[KF_LAYOUT_GPTQ_V2];
     folder->is_ct = layout == &kf_layouts[KF_LAYOUT_COMPRESSED_TENSORS] ||
                     layout == &kf_layouts[KF_LAYOUT_CT_NAIVE];
-    const kerf_status s = kf_config_load(r, "config.json", &config, err);
-    if (s == KERF_E_DATA && !layout) return KERF_OK; /* no JSON: of others to say */
-    KF_TRY(s);
+    KF_TRY(layout ? kf_config_load(r, "config.json", &config, err)
+                  : kf_config_load_sound(r, "config.json", &config, err));
     const json_t *q = kf_config_quantization(config, NULL);
     const json_t *mlx = json_object_get(config, "quantization"); /* it has both, mostly */
     folder->mlx = json_incref((json_t *)(json_is_object(mlx) ? mlx : q));

@@ -17,8 +17,7 @@ static kerf_status read_facts(const kerf_reader *r, kf_facts *out, kerf_error *e
 {
     json_t *config = NULL;
     const int is_gguf = kerf_reader_is_gguf(r);
-    kerf_status s = is_gguf ? KERF_OK : kf_config_load(r, "config.json", &config, err);
-    if (s != KERF_OK && s != KERF_E_DATA) return s;
+    if (!is_gguf) KF_TRY(kf_config_load_sound(r, "config.json", &config, err));
     kf_facts_read(config, is_gguf ? kerf_reader_metadata(r, 0, "general.architecture") : NULL, out);
     json_decref(config);
     return KERF_OK;

@@ -58,12 +58,17 @@ kerf_status kf_state_read(const kerf_reader *r, const kerf_tensor *t, kf_state *
                           kerf_error *err)
 {
     char text[MAX_STATE_BYTES];
+    kerf_error why = {0}; /* also of what is no state */
     json_t *j;
     *is_state = 0;
     if (t->dtype != KERF_U8 || t->bytes > sizeof text) return KERF_OK;
     KF_TRY(kerf_reader_read(r, t, 0, text, (size_t)t->bytes, err));
-    kerf_status s = kf_json_parse(t->name, text, (size_t)t->bytes, KF_JSON_STRICT, &j, err);
-    if (s != KERF_OK) return s == KERF_E_DATA ? KERF_OK : s;
+    const kerf_status s = kf_json_parse(t->name, text, (size_t)t->bytes, KF_JSON_STRICT, &j, &why);
+    if (s == KERF_E_DATA) return KERF_OK;
+    if (s != KERF_OK) {
+        if (err) *err = why;
+        return s;
+    }
     *is_state = take_state(j, out);
     json_decref(j);
     return KERF_OK;

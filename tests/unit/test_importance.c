@@ -3,6 +3,7 @@
 #include <kerf/advise.h>
 #include <kerf/importance.h>
 #include <kerf/inspect.h>
+#include <kerf/layouts.h>
 
 #include <stdio.h>
 
@@ -190,7 +191,9 @@ static void test_a_config_that_says_nothing(void **state)
     static const float one[4] = {1, 2, 3, 4};
     const given g = {"layers.0.weight", {2, {1, 4}}, one};
     kerf_checkpoint *c = open_given(in_folder(state, "silent.safetensors"), &g, 1);
+    const kerf_layout *layout;
     kerf_inspection *x;
+    kerf_reader *r;
     kerf_error err, before;
     kerf_checkpoint_close(c);
     must(kerf_file_replace(in_folder(state, "config.json"), "no JSON", 7, 1, &err), &err);
@@ -203,6 +206,12 @@ static void test_a_config_that_says_nothing(void **state)
     assert_memory_equal(&err, &before, sizeof err);
     kerf_inspection_free(x);
     kerf_checkpoint_close(c);
+    must(kerf_reader_open(in_folder(state, "silent.safetensors"), &r, &err), &err);
+    memset(&err, 0x5a, sizeof err);
+    assert_int_equal(kerf_layout_configured(r, &layout, &err), KERF_OK);
+    assert_null(layout);
+    assert_memory_equal(&err, &before, sizeof err);
+    kerf_reader_close(r);
     assert_int_equal(unlink(in_folder(state, "config.json")), 0);
 }
 
