@@ -58,7 +58,7 @@ advise() { kerf advise $model --cache "$work/scores" -y --json "$@"; }
 
 # The single format with the least sum of t2 under a budget; nothing when none fits.
 best_uniform() {
-    jq -r --argjson most "$1" '[.uniform[] | select(.bits <= $most)] | min_by(.t2) // empty | .codec' \
+    jq -r --argjson most "$1" '[.uniform[] | select((.bits * 1000 | round) <= $most * 1000)] | min_by(.t2) // empty | .codec' \
         "$work/advice"
 }
 
@@ -73,7 +73,7 @@ best_heuristic() {
               | $g[$i].candidates[] | select(.codec == $c)] as $all
            | {$codec, t2: ([$all[].t2] | add),
               bits: (([$all[].bytes] | add) * 8 / ([$all[] | .bytes * 8 / .bits] | add))}
-           | select(.bits <= $most)] | min_by(.t2) // empty | .codec' "$work/advice"
+           | select((.bits * 1000 | round) <= $most * 1000)] | min_by(.t2) // empty | .codec' "$work/advice"
 }
 
 measure_budget() {
