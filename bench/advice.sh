@@ -78,11 +78,11 @@ best_heuristic() {
 
 measure_budget() {
     local budget=$1 uniform heuristic
-    advise --budget "${budget}bits" -o "$work/recipe" >"$work/advice"
+    advise --budget "${budget}bits" -o "$work/recipe.json" >"$work/advice"
     uniform=$(best_uniform "$budget") heuristic=$(best_heuristic "$budget")
-    measure "advised-$budget" --recipe "$work/recipe" >"$work/advised"
-    advise --budget "${budget}bits" --imatrix $model/imatrix.safetensors -o "$work/weighted" >/dev/null
-    measure "weighted-$budget" --recipe "$work/weighted" >"$work/by_imatrix"
+    measure "advised-$budget" --recipe "$work/recipe.json" >"$work/advised"
+    advise --budget "${budget}bits" --imatrix $model/imatrix.safetensors -o "$work/weighted.json" >/dev/null
+    measure "weighted-$budget" --recipe "$work/weighted.json" >"$work/by_imatrix"
     echo null | tee "$work/uniform" >"$work/heuristic"
     [ -z "$uniform" ] || measure "single-$uniform" -f "$uniform" >"$work/uniform"
     [ -z "$heuristic" ] || measure "ends-$heuristic" -f "$heuristic" --tensor '*layers.0.*_proj*=int8:search' \
