@@ -189,7 +189,7 @@ run_cuda() {
     local quick=(-DKERF_AVX512=OFF -DKERF_QUICK=ON -DKERF_MPI=OFF -DCMAKE_BUILD_TYPE=Debug
         -DCMAKE_C_FLAGS_DEBUG=-O1 -DCMAKE_CXX_FLAGS_DEBUG=
         "-DCMAKE_CUDA_FLAGS_DEBUG=$flags" -DCMAKE_CUDA_ARCHITECTURES=90a-virtual)
-    local targets=(kerf kerf_shared kerf_static man gpu_programs)
+    local targets=(kerf kerf_shared kerf_static kerf_man gpu_programs)
     run_tests cuda cuda "-R ^(gpu_|symbols|install|selftest|architectures)" "${quick[@]}"
 }
 
