@@ -10,6 +10,7 @@
 #include "cpu/product_choice.h"
 #include "cpu/product_ops.h"
 #include "forward/decoder_config.h"
+#include "forward_config.h"
 #include "forward_model.h"
 #include "test_output.h"
 
@@ -166,15 +167,6 @@ static void test_products(void **state)
 }
 
 /* --- configurations that leave out --------------------------------------------------------- */
-
-static void read_config(const char *text, kf_config *c)
-{
-    kerf_error err = {0};
-    json_t *root = json_loads(text, 0, NULL);
-    assert_non_null(root);
-    must(kf_config_read(root, NULL, 1000, c, &err), &err);
-    json_decref(root);
-}
 
 /* An object inside a config.json has only what differs from the defaults of its class: the same
  * model as with all of it. */

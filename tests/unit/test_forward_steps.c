@@ -12,6 +12,7 @@
 #include "cpu/product_choice.h"
 #include "forward/decoder_config.h"
 #include "forward/steps_plain.h"
+#include "forward_config.h"
 #include "forward_model.h"
 #include "near.h"
 #include "put_numbers.h"
@@ -20,15 +21,6 @@
 #include "test_folder.h"
 
 /* --- positions ----------------------------------------------------------------------------- */
-
-static void read_config(const char *text, kf_config *c)
-{
-    kerf_error err = {0};
-    json_t *root = json_loads(text, 0, NULL);
-    assert_non_null(root);
-    must(kf_config_read(root, NULL, 1000, c, &err), &err);
-    json_decref(root);
-}
 
 /* Heads of 64; `own` is what else its config.json has. */
 #define MODEL(type, own)                                                             \
