@@ -44,8 +44,8 @@ kerf_status kf_gemv_experts_check(kerf_gemv_experts *plan, kerf_error *err)
     if (s->rows > KERF_EXPERTS_APART || s->activation > KERF_EXPERTS_CLAMPED)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "no such order of rows, or activation");
     if (s->flags & ~(unsigned)KERF_GEMV_SHUFFLED)
-        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "flags 0x%x: KERF_GEMV_SHUFFLED is all",
-                       s->flags);
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "flags 0x%x: layers of experts know KERF_GEMV_SHUFFLED alone", s->flags);
     if (s->flags) KF_TRY(kf_check_shuffle(s->format, err));
     if (s->limit == 0) s->limit = 7;
     if (!(s->limit > 0)) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "a limit of %g", s->limit);

@@ -226,12 +226,42 @@ static void too_many_items_are_declined(void **state)
     assert_true(kf_experts_few_divide(&r, &n));
 }
 
+/* Shuffled codes are of nvfp4 and mxfp4, and no other flag is known. */
+static void flags_are_checked(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *format;
+        unsigned flags;
+        kerf_status status;
+    } cases[] = {{"nvfp4", KERF_GEMV_SHUFFLED, KERF_OK},
+                 {"mxfp4", KERF_GEMV_SHUFFLED, KERF_OK},
+                 {"int4-g128", KERF_GEMV_SHUFFLED, KERF_E_NOSUP},
+                 {"ggml-mxfp4", KERF_GEMV_SHUFFLED, KERF_E_NOSUP},
+                 {"nvfp4", KERF_GEMV_SWIGLU, KERF_E_ARG},
+                 {"nvfp4", KERF_GEMV_SHUFFLED | KERF_GEMV_CONSTANT_WEIGHTS, KERF_E_ARG},
+                 {"int4-g128", 0, KERF_OK}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kerf_gemv_experts plan = {.shape = {.format = kerf_format_find(cases[i].format),
+                                            .experts = 4,
+                                            .hidden = 256,
+                                            .inter = 128,
+                                            .tokens = 1,
+                                            .top_k = 2,
+                                            .x = KERF_F32,
+                                            .y = KERF_F32,
+                                            .flags = cases[i].flags}};
+        assert_int_equal(kf_gemv_experts_check(&plan, NULL), cases[i].status);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_card_has_room),
         cmocka_unit_test(sizes_do_not_wrap),
         cmocka_unit_test(too_many_items_are_declined),
+        cmocka_unit_test(flags_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
