@@ -20,21 +20,17 @@
 #define MAX_MARK_BYTES 4096u
 
 static const char rotates[] =
-    "is of a model whose inputs are rotated while it runs (transform_config of config.json), and "
-    "so "
-    "are its weights: kerf does not turn them back; take the model's release in BF16";
+    "is of a model whose inputs are rotated while it runs (transform_config of config.json). Its "
+    "weights are rotated too, and kerf does not turn them back: take the release in BF16";
 
 static const char divides[] =
     "has scales that divide (weight_scale_semantics of config.json is \"inverse\"), as GPTQModel "
-    "writes FP8, under a name of scales that multiply: save it dequantized by the library that "
-    "made "
-    "it";
+    "writes FP8, under a name of scales that multiply: save it dequantized by GPTQModel";
 
 static const char rounds[] =
     "the model makes its weights ternary while it runs (quantization_config of config.json: "
     "bitnet, "
-    "online), and would no longer when they are in another format: no numbers near these are those "
-    "that it multiplies by";
+    "online). In another format they are no longer rounded so, and the model is another one";
 
 static int is_text(const json_t *q, const char *key, const char *text)
 {
@@ -81,11 +77,15 @@ static kerf_status ask_metadata(const kerf_reader *r, kf_other_numbers *o, kerf_
     static const char key[] = "_quantization_metadata";
     for (size_t i = 0; i < kerf_reader_shard_count(r); i++) {
         const char *text = kerf_reader_is_gguf(r) ? NULL : kerf_reader_metadata(r, i, key);
+        kerf_error why = {0}; /* also of nothing that ComfyUI reads */
         json_t *j;
         if (!text) continue;
-        kerf_status s = kf_json_parse(key, text, strlen(text), KF_JSON_PYTHON, &j, err);
-        if (s == KERF_E_DATA) continue; /* nothing that ComfyUI reads */
-        KF_TRY(s);
+        kerf_status s = kf_json_parse(key, text, strlen(text), KF_JSON_PYTHON, &j, &why);
+        if (s == KERF_E_DATA) continue;
+        if (s != KERF_OK) {
+            if (err) *err = why;
+            return s;
+        }
         json_t *layers = json_object_get(j, "layers");
         if (json_is_object(layers) && !o->layers)
             o->layers = json_incref(layers);
@@ -136,12 +136,16 @@ static kerf_status ask_mark(const kerf_reader *r, const kerf_tensor *t, char *ou
                             kerf_error *err)
 {
     char text[MAX_MARK_BYTES];
+    kerf_error why = {0}; /* also of a mark that is no JSON */
     json_t *mark = NULL;
     if (t->dtype != KERF_U8 || t->bytes > sizeof text) return KERF_OK;
     KF_TRY(kerf_reader_read(r, t, 0, text, (size_t)t->bytes, err));
     const kerf_status s =
-        kf_json_parse(t->name, text, (size_t)t->bytes, KF_JSON_PYTHON, &mark, err);
-    if (s != KERF_OK && s != KERF_E_DATA) return s;
+        kf_json_parse(t->name, text, (size_t)t->bytes, KF_JSON_PYTHON, &mark, &why);
+    if (s != KERF_OK && s != KERF_E_DATA) {
+        if (err) *err = why;
+        return s;
+    }
     judge_comfy(mark, out, size);
     json_decref(mark);
     return KERF_OK;
