@@ -18,9 +18,9 @@ typedef struct kf_score_cache {
 
 /* What a score depends on besides the codec. */
 typedef struct kf_score_key {
-    uint64_t tensor; /* of its shape, type and elements     */
-    uint64_t
-        importance; /* of its columns' importance, and of how it is encoded; 0: nothing special */
+    uint64_t tensor;     /* of its shape, type and elements                */
+    uint64_t importance; /* of its columns' importance, and of what else
+                            changes how it is encoded; 0: of neither       */
 } kf_score_key;
 
 /* A file that does not exist is an empty cache. KERF_E_DATA: the file is no cache. */
