@@ -263,6 +263,32 @@ static int try_long(kf_gemv_launch *l, const kf_gemv_target *on)
     return 0;
 }
 
+/* Whether up to four columns are too long for one block to have all of x. Two such blocks have no
+ * room on a multiprocessor, and the eight warps of one are too few to hide what each waits for; or
+ * this kernel would not take them, and that for more columns takes much longer. A pair has half of
+ * x each, and less to read of it before the first product (section 52 of bench/notes-gemv.md). It
+ * must make room for two blocks where that is what it is for: not beside rings that leave none on
+ * any account; and beside a table it loses otherwise, and without a chain. */
+static int is_x_too_long(const kf_gemv_launch *l, const kf_gemv_target *on)
+{
+    const kf_gemv_machine *m = on->machine;
+    const kf_gemv_task *task = &l->task;
+    const int has_table = on->tiling->table != 0;
+    kf_gemv_launch alone = *l, pair = *l;
+    if (task->columns > KF_GEMV_FEW || task->options.pairing != KF_GEMV_PAIR_BY_GAIN) return 0;
+    if (!m->has_clusters || m->multiprocessors < 2) return 0;
+    if (l->division.stages < m->tuning.pair_stages) return 0;
+    alone.division.cluster = 1;
+    alone.division.block_stages = step_stages(&alone.division);
+    pair.division.cluster = 2;
+    pair.division.block_stages = step_stages(&pair.division);
+    if (!are_few(&pair, on)) return 0;
+    if (!are_few(&alone, on) || !try_few(&alone, on, 1)) return try_few(&pair, on, 1);
+    if (try_few(&alone, on, 2) || (has_table && !task->overlap)) return 0;
+    const int is_for_two = has_table || !kf_gemv_has_room(m, on->tiling->stage_ring, 2);
+    return try_few(&pair, on, is_for_two ? 2 : 1);
+}
+
 /* Blocks of a team where rows are to be shared. */
 static unsigned team_of(const kf_gemv_launch *l, const kf_gemv_target *on)
 {
@@ -277,7 +303,7 @@ static int divide(kf_gemv_launch *l, const kf_gemv_target *on)
     kf_gemv_division *d = &l->division;
     d->steps = 1;
     d->ahead = KF_GEMV_AHEAD;
-    d->cluster = are_pairs_better(l, on) ? team_of(l, on) : 1;
+    d->cluster = are_pairs_better(l, on) ? team_of(l, on) : is_x_too_long(l, on) ? 2 : 1;
     if (!are_few(l, on)) return 0;
     d->is_few = 1;
     d->passes = 1;

@@ -97,7 +97,7 @@ static void work_of_the_busiest_warp(void **state)
         {8192, 8192, 2, 2, 8192, 1, 16},      /* x leaves room for two; 2 tiles of 32 stages     */
         {1600, 1100 * 16, 1, 2, 17664, 2, 9}, /* 68.75 stages are 69                             */
         {1024, 1100 * 16, 1, 2, 8960, 1, 5},  /* 64 tiles: pairs have one each, of 35 stages     */
-        {8192, 27648, 1, 1, 27648, 2, 54},    /* no room for two: 4 tiles of 108 stages          */
+        {8192, 27648, 1, 2, 13824, 1, 54},    /* no room for two: pairs, 8 tiles of 54 stages    */
         {7168, 16384, 1, 2, 8192, 1, 28},     /* x of 32 KiB: one; a pair has 7 of 64 stages     */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -132,7 +132,8 @@ static kf_gemv_launch divided(const kerf_format *f, uint32_t rows, kf_gemv_task 
 }
 
 /* Beside the table of a code book and scales of fp32 no block of the next launch has room, and half
- * of a ring waits for x however short the run is; beside scales of fp16 one has. */
+ * of a ring waits for x however short the run is; beside scales of fp16 one has. So it is where
+ * blocks share no rows. */
 static void room_for_the_next_launch(void **state)
 {
     (void)state;
@@ -142,10 +143,12 @@ static void room_for_the_next_launch(void **state)
         int has_room;
     } rows[] = {{"nf4", 1, 0}, {"nf4-f16", 2, 1}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        kf_gemv_launch l =
-            divided(kerf_format_find(rows[i].format), 4096,
-                    (kf_gemv_task){
-                        .cols = 4096, .weight_bytes = 4096 * 4096 / 2, .columns = 1, .overlap = 1});
+        kf_gemv_launch l = divided(kerf_format_find(rows[i].format), 4096,
+                                   (kf_gemv_task){.cols = 4096,
+                                                  .weight_bytes = 4096 * 4096 / 2,
+                                                  .columns = 1,
+                                                  .overlap = 1,
+                                                  .options = {.pairing = KF_GEMV_PAIR_NEVER}});
         assert_int_equal(l.grid.per_sm, 1);
         assert_int_equal(l.division.before_x, rows[i].before_x);
         assert_int_equal(l.grid.solo_bytes != 0, rows[i].has_room);
@@ -210,12 +213,13 @@ static void few_columns(void **state)
     } rows[] = {
         {"fp8-e4m3", 4096, 4096, 2, 2, 4096 * 2, 1, 4},
         {"fp8-e4m3", 4096, 4096, 3, 1, 4096 * 4, 1, 4},     /* units take longer: one block      */
-        {"fp8-e4m3", 8192, 8192, 4, 2, 8 * 256 * 4, 1, 8},  /* 64 KiB: 512 tiles, 66 clusters    */
+        {"fp8-e4m3", 8192, 8192, 4, 2, 4096 * 4, 1, 16},    /* 64 KiB: two pairs have half each  */
         {"fp8-e4m3", 4096, 14336, 4, 2, 7 * 256 * 4, 1, 8}, /* 112 KiB: 33 clusters of 8 blocks  */
-        {"nvfp4", 4096, 14336, 4, 1, 14336 * 4, 2, 7},      /* of 4 bits: 2 tiles of 28 stages   */
+        {"nvfp4", 4096, 14336, 4, 1, 7168 * 4, 1, 7},       /* of 4 bits: a pair, 4 of 14 stages */
         {"nvfp4", 7168, 16384, 4, 1, 8192 * 4, 1, 14},      /* a pair has 7 tiles of 32 stages   */
         {"nvfp4", 7168, 16384, 2, 2, 8192 * 2, 1, 16},      /* two pairs: 4 tiles of 32 stages   */
-        {"nvfp4", 8192, 16384, 4, 2, 8 * 256 * 4, 1, 16},   /* 128 KiB: 512 tiles, 33 clusters   */
+        {"nvfp4", 8192, 16384, 4, 1, 8192 * 4, 1, 16},      /* 128 KiB: a pair has 8 tiles       */
+        {"nvfp4", 8192, 32768, 4, 2, 8 * 256 * 4, 2, 32},   /* 256 KiB: clusters of 8, twice     */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         kf_gemv_outline o = outline(rows[i].format, rows[i].n, rows[i].k, rows[i].columns);
@@ -283,7 +287,8 @@ static void wide_steps(void **state)
     assert_true(o.inputs == 8 * 256 * 16); /* the instruction is sm_90a's alone */
 }
 
-/* Two blocks share rows where whole tiles leave some multiprocessors with much less to do. */
+/* Two blocks share rows where whole tiles leave some multiprocessors with much less to do, and
+ * where x leaves no room for two on one of them. */
 static void pairs_of_blocks(void **state)
 {
     (void)state;
@@ -293,20 +298,20 @@ static void pairs_of_blocks(void **state)
     } rows[] = {
         {"nvfp4", 7168, 16384, 7, 7},    /* 4 tiles where 3.4 would be even, a pair 7: 9.8 MB   */
         {"fp8-e4m3", 7168, 16384, 3, 3}, /* 17.5 MB; of four columns x of a pair is 2 x 64 KiB  */
-        {"nvfp4", 28672, 8192, 0, 0},    /* 14 of 13.6, and 28: nothing                         */
+        {"nvfp4", 28672, 8192, 4, 4},    /* 14 of 13.6, and 28; two blocks have no room for four */
         {"nvfp4", 4096, 4096, 0, 0},     /* 2 and 4                                             */
         {"nvfp4", 9216, 4096, 0, 0},     /* 2.4 MB                                              */
         {"nvfp4", 5120, 5120, 4, 7},     /* 3 of 2.4, and 5: 3.0 MB                             */
         {"nvfp4", 5120, 8192, 6, 7},     /* 4.9 MB                                              */
         {"nvfp4", 5120, 13824, 6, 7},    /* 8.2 MB                                              */
         {"nf4", 5120, 8192, 0, 7},       /* a table                                             */
-        {"fp8-e4m3", 5120, 5120, 0, 0},  /* 5.4 MB                                              */
+        {"fp8-e4m3", 5120, 5120, 4, 4},  /* 5.4 MB; four columns of all of x are too long       */
         {"fp8-e4m3", 6400, 8192, 7, 7},  /* 4 of 3.03, and 7: 8.7 MB                            */
         {"nvfp4", 65536, 3584, 0, 0},    /* 7 stages                                            */
         {"fp8-e4m3", 1024, 4096, 7, 7},  /* 64 tiles: more than half have nothing; 4.3 MB       */
         {"nvfp4", 1024, 4096, 0, 0},     /* 2.4 MB                                              */
         {"nvfp4", 1024, 8192, 7, 7},     /* 4.9 MB                                              */
-        {"nvfp4", 2048, 16384, 0, 0},    /* 128 tiles: even, but for four                       */
+        {"nvfp4", 2048, 16384, 6, 6},    /* 128 tiles: even; 64 KiB of two columns are too long */
     };
     static const unsigned columns[] = {1, 2, 4};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

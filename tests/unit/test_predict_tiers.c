@@ -242,7 +242,7 @@ static void errors_are_relative_and_held_out(void **state)
 static size_t spread_shapes(const char *format, kerf_timing *out)
 {
     static const uint64_t n[] = {1024, 1536, 2304, 3072, 4096, 8192, 12288, 32768};
-    static const uint64_t k[] = {1024, 1152, 1280, 2560, 4096, 8448, 12416, 24576};
+    static const uint64_t k[] = {1024, 1152, 1280, 2560, 4096, 8448, 12416, 18432};
     for (size_t i = 0; i < 64; i++)
         out[i] = (kerf_timing){product(format, n[i / 8], k[i % 8], 1), 0};
     return 64;
