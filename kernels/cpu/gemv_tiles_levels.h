@@ -92,7 +92,8 @@ KF_HD void decode_level_rows(kf_super k, const kf_tile_layout *l, level_half h, 
 /* --- sums ---------------------------------------------------------------------------------------
  */
 
-/* Adds a half whose sums are stored to R of its rows from r on. */
+/* Adds a half whose sums are stored to R of its rows from r on: a stage's minima are added up
+ * first, so that a long row is one sum for each stage. */
 KF_HD void add_level_rows(const int planes, const int wide, const size_t groups, const size_t R,
                           size_t r, level_half h, const float *x_sums, vf unit, tile_room *m)
 {
@@ -103,9 +104,9 @@ KF_HD void add_level_rows(const int planes, const int wide, const size_t groups,
         const float *min = m->level.min[h.at % 4][r + i];
         const uint8_t *sums = (const uint8_t *)(stored + (r + i) * V);
         const vf scale = vf_mul(vf_set1(m->level.d[h.at % 4][r + i]), unit);
-        vf sum = m->sum[h.from + r + i];
-        UNROLL for (size_t j = 0; j < groups; j += together) sum =
-            vf_fma(vf_load(x_sums + j / together * V), vf_repeat(min + j, together), sum);
+        vf part = vf_mul(vf_load(x_sums), vf_repeat(min, together));
+        UNROLL for (size_t j = together; j < groups; j += together) part =
+            vf_fma(vf_load(x_sums + j / together * V), vf_repeat(min + j, together), part);
         vi upper = vi_load(sums);
         if (planes > 1) upper = vi_add(vi_shl(upper, 3), vi_load(sums + 4 * 512));
         vf dot = vf_of_int(upper);
@@ -114,7 +115,8 @@ KF_HD void add_level_rows(const int planes, const int wide, const size_t groups,
             if (planes > 1) lower = vi_add(vi_shl(lower, 3), vi_load(sums + 4 * 768));
             dot = vf_fma(dot, vf_set1(256), vf_of_int(lower));
         }
-        m->sum[h.from + r + i] = vf_fma(dot, scale, sum);
+        const size_t row = h.from + r + i;
+        m->sum[row] = vf_add(m->sum[row], vf_fma(dot, scale, part));
     }
 }
 

@@ -178,6 +178,38 @@ static void test_infinite_minima(void **state)
     }
 }
 
+/* Blocks that are all alike beside an x that is: every rounding of a long row goes one way, as many
+ * as the bound counts. */
+static void test_alike(void **state)
+{
+    (void)state;
+    FOR_FORMATS(f)
+    {
+        const kf_spec s = kf_spec_of(f);
+        const kf_super k = kf_super_of(s);
+        if (!has_minima(f) || k.levels == KF_LEVELS_NONE) continue;
+        gemv_case c = case_new(f, 4, 65536, 16, KERF_BF16);
+        uint64_t seed = 5;
+        memset(c.plane[0], 0, (size_t)c.g.plane[0].bytes);
+        for (size_t r = 0; r < c.rows; r++) {
+            const float min = 0.75f + 0.25f * random_unit(&seed);
+            for (size_t i = 0; i < c.cols / k.elements; i++) {
+                uint8_t *block = c.plane[0] + (r * (c.cols / k.elements) + i) * k.bytes;
+                kf_super_put_half(block + k.m, min);
+                for (unsigned j = 0; j < k.elements / s.group; j++)
+                    kf_level_put(k.levels, block + k.at, j, 0, 1);
+            }
+        }
+        case_decode(&c);
+        for (size_t i = 0; i < c.columns; i++) {
+            const float x = 0.75f + 0.25f * random_unit(&seed);
+            for (size_t j = 0; j < c.cols; j++) case_set_x(&c, i * c.cols + j, x);
+        }
+        assert_true(check_tiles(&c));
+        case_free(&c);
+    }
+}
+
 /* A row gives the same bits whatever rows are done with it, and from wherever they begin. */
 static void test_rows_apart(void **state)
 {
@@ -296,6 +328,7 @@ int main(void)
                                        cmocka_unit_test(test_least_weights),
                                        cmocka_unit_test(test_no_inputs),
                                        cmocka_unit_test(test_infinite_minima),
+                                       cmocka_unit_test(test_alike),
                                        cmocka_unit_test(test_rows_apart)};
     return cmocka_run_group_tests_name("gemv_tiles", tests, NULL, NULL);
 }
