@@ -1,14 +1,13 @@
 /* test_gemv_api.c - the interface of the matrix-vector product: what it refuses, strides, alpha,
  * bias, residual, empty shapes, which bytes it touches (planes and vectors that end or begin at a
  * page without access), and threads without subnormal numbers. */
+#include "fence.h"
 #include "flushed.h"
 #include "gemv_case.h"
 
 #include "cpu/gemv_ops.h"
 
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 static const kerf_format *format(const char *name)
 {
@@ -179,24 +178,6 @@ static void test_empty(void **state)
 /* --- bytes touched ------------------------------------------------------------------------------
  */
 
-typedef struct fence {
-    uint8_t *map;
-    size_t mapped;
-} fence;
-
-/* n bytes, copied from `from`, that end (or begin) exactly at a page without access. */
-static void *fenced(fence *f, const void *from, size_t n, int at_end)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), inner = (n + page - 1) / page * page;
-    f->mapped = inner + 2 * page;
-    f->map = mmap(NULL, f->mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_true(f->map != MAP_FAILED);
-    if (inner) assert_int_equal(mprotect(f->map + page, inner, PROT_READ | PROT_WRITE), 0);
-    uint8_t *p = f->map + page + (at_end ? inner - n : 0);
-    if (from && n) memcpy(p, from, n);
-    return p;
-}
-
 static void check_fenced(const gemv_case *c, const char *backend, int at_end)
 {
     fence f[KERF_PLANES + 3];
@@ -220,7 +201,7 @@ static void check_fenced(const gemv_case *c, const char *backend, int at_end)
         fail_msg("%s on %s: the place in memory changes bits", c->g.format->name, backend);
     free(want);
     kerf_gemv_plan_free(plan);
-    while (n-- > 0) munmap(f[n].map, f[n].mapped);
+    while (n-- > 0) fence_free(&f[n]);
 }
 
 static void test_fences(void **state)
