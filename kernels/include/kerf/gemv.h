@@ -51,18 +51,18 @@
  * more (not nf4), and GGUF's other blocks in groups of 32. So with "amx" T means
  * j / 256 == k / 256.
  *
- * All this holds as long as S < 2^127; above, the result may be infinite. On a GPU, where x of F32
- * or BF16 is brought to fp16 by a power of two (beside bf16 weights it is split into two bf16
- * instead), cols * wmax * (1 + xmax) < 2^100 is the condition instead, and cols * 2^-39 * wmax *
- * xmax may be lost besides. alpha, bias and residual each add the rounding of one fp32 operation.
+ * All this holds as long as S < 2^127; above, the result may be infinite or NaN. On a GPU, where x
+ * of F32 or BF16 is brought to fp16 by a power of two (beside bf16 weights it is split into two
+ * bf16 instead), cols * wmax * (1 + xmax) < 2^100 is the condition instead, and cols * 2^-39 * wmax
+ * * xmax may be lost besides. alpha, bias and residual each add the rounding of one fp32 operation.
  * All sums run in fp32 or wider, in an order that the plan's backend, shape and flags fix: results
  * are the same bits for every run, thread count and place in memory. They may differ between
  * backends, and on a GPU between flags, inside the bound.
  *
  * NaN in a row of W, also through a scale that means NaN, makes that row of Y NaN; so do infinities
- * in W, which may give an infinite Y instead, or a finite one where it is only kerf_decode's
- * product of scale and code that overflows. NaN and infinities in X give what the sum gives in IEEE
- * arithmetic.
+ * in W, and the NaN that an infinite scale makes of a code of zero, which may give an infinite Y
+ * instead, or a finite one where it is only kerf_decode's product of scale and code that overflows.
+ * NaN and infinities in X give what the sum gives in IEEE arithmetic.
  *
  * Threads: a plan never changes once made and may be run by many threads at once, each with its
  * own workspace. */
