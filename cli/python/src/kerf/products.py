@@ -93,8 +93,9 @@ class Gemv:
     @property
     def bound(self) -> float:
         """The first factor of the error bound: |y - exact| <= bound * sum |w x| + x_bound * sum |w X|,
-        before the last rounding, where X is the largest |x| of the same 64 inputs (0 to 63, ...);
-        kerf/gemv.h says how GGUF's blocks of two levels count."""
+        before the last rounding, where X is the largest |x| of the same run of inputs: 0 to 63 and
+        so on, or runs of 128 or 256. kerf/gemv.h says where, and how GGUF's blocks of two levels
+        count."""
         return float(lib.kerf_gemv_bound(self._plan))
 
     @property
