@@ -6,13 +6,15 @@
 #include <jansson.h>
 #include <stdint.h>
 
+#include <kerf/model.h>
+
 /* Layers that have linear attention, a state space or a convolution in its place. */
 uint64_t kf_layers_without_attention(const json_t *doc, uint64_t layers);
 
-/* Layers that see the last *window tokens alone, or a chunk of so many; *window 0: none does.
- * usual: of so many layers all but one have a window where the file does not say which; 1: all; 0:
- * none. */
-uint64_t kf_layers_windowed(const json_t *doc, uint64_t layers, unsigned usual, uint64_t *window);
+/* Of a model whose layers and attention_layers are known: which see the last tokens alone, or a
+ * chunk of so many, and which cache nothing themselves. usual: of so many layers all but one have a
+ * window where the file does not say which; 1: all; 0: none. */
+void kf_layers_caches(const json_t *doc, unsigned usual, kerf_model *m);
 
 /* Of the layers from `first` on, those with experts. */
 uint64_t kf_layers_sparse(const json_t *doc, uint64_t layers, uint64_t first);

@@ -150,16 +150,18 @@ static void add_vector(reader *r, const char *name, uint64_t n, uint64_t copies)
 static void add_attention(reader *r)
 {
     kerf_model *m = r->model;
-    const uint64_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
-    const uint64_t L = m->attention_layers;
+    const uint64_t own = number_or_none(r, "v_head_dim"), L = m->attention_layers;
     int bias = flag(r, "attention_bias", r->family->qkv_bias);
     int output_bias = bias && (r->family->expert_bias || strcmp(m->type, "llama") == 0);
-    m->qk_dim = m->v_dim = m->head_dim;
+    m->qk_dim = m->head_dim;
+    m->v_dim = own ? own : m->head_dim;
+    const uint64_t q = m->heads * m->qk_dim, k = m->kv_heads * m->qk_dim,
+                   v = m->kv_heads * m->v_dim;
     add(r, "q_proj", KERF_PART_LINEAR, q, m->hidden, L, 1, KERF_PIECE_Q);
-    add(r, "k_proj", KERF_PART_LINEAR, kv, m->hidden, L, 1, KERF_PIECE_K);
-    add(r, "v_proj", KERF_PART_LINEAR, kv, m->hidden, L, 1, KERF_PIECE_V);
-    add(r, "o_proj", KERF_PART_LINEAR, m->hidden, q, L, 1, KERF_PIECE_NONE);
-    if (bias) add_vector(r, "qkv biases", q + 2 * kv, L);
+    add(r, "k_proj", KERF_PART_LINEAR, k, m->hidden, L, 1, KERF_PIECE_K);
+    add(r, "v_proj", KERF_PART_LINEAR, v, m->hidden, L, 1, KERF_PIECE_V);
+    add(r, "o_proj", KERF_PART_LINEAR, m->hidden, m->heads * m->v_dim, L, 1, KERF_PIECE_NONE);
+    if (bias) add_vector(r, "qkv biases", q + k + v, L);
     if (output_bias) add_vector(r, "o bias", m->hidden, L);
     if (r->family->qk_norm) add_vector(r, "q and k norms", 2 * m->head_dim, L);
     if (r->family->expert_bias) add_vector(r, "sinks", m->heads, L);
@@ -173,10 +175,12 @@ static void add_mixers(reader *r)
         number_or_none(r, "linear_num_key_heads") * number_or_none(r, "linear_key_head_dim");
     const uint64_t values =
         number_or_none(r, "linear_num_value_heads") * number_or_none(r, "linear_value_head_dim");
+    const int is_short = number_or_none(r, "conv_L_cache") > 0; /* LFM2: one with two gates */
     uint64_t inner = number_or_none(r, "mamba_num_heads") * number_or_none(r, "mamba_head_dim");
-    if (!inner) inner = values ? values : 2 * m->hidden;
-    add(r, "mixer in_proj", KERF_PART_LINEAR, keys ? 2 * keys + 2 * values : 2 * inner + inner / 8,
-        m->hidden, r->mixer_layers, 1, KERF_PIECE_NONE);
+    if (!inner) inner = is_short ? m->hidden : values ? values : 2 * m->hidden;
+    const uint64_t others = is_short ? 3 * inner : 2 * inner + inner / 8;
+    add(r, "mixer in_proj", KERF_PART_LINEAR, keys ? 2 * keys + 2 * values : others, m->hidden,
+        r->mixer_layers, 1, KERF_PIECE_NONE);
     add(r, "mixer out_proj", KERF_PART_LINEAR, m->hidden, inner, r->mixer_layers, 1,
         KERF_PIECE_NONE);
 }
@@ -362,13 +366,6 @@ static kerf_status add_feed_forward(reader *r)
 
 /* --- the whole ----------------------------------------------------------------------------- */
 
-static void read_window(reader *r)
-{
-    kerf_model *m = r->model;
-    m->window_layers = kf_layers_windowed(r->doc, m->layers, r->family->windowed, &m->window);
-    if (m->window_layers == 0) m->window = 0;
-}
-
 static kerf_status read_model(reader *r)
 {
     kerf_model *m = r->model;
@@ -397,7 +394,7 @@ static kerf_status read_model(reader *r)
     add_vector(r, "norms", m->hidden * (uint64_t)r->family->norms, m->layers);
     add_vector(r, "final norm", m->hidden, 1);
     add(r, "lm_head", KERF_PART_HEAD, m->vocab, m->hidden, 1, 1, KERF_PIECE_NONE);
-    read_window(r);
+    kf_layers_caches(r->doc, r->family->windowed, m);
     return KERF_OK;
 }
 

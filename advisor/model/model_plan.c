@@ -39,12 +39,18 @@ double kerf_model_active(const kerf_model *m)
 /* Cached elements of one token in one layer. */
 static uint64_t kv_elements_per_layer(const kerf_model *m)
 {
-    return m->latent ? m->latent + m->rope_dim : 2 * m->kv_heads * m->head_dim;
+    return m->latent ? m->latent + m->rope_dim : m->kv_heads * (m->qk_dim + m->v_dim);
+}
+
+/* Layers that cache keys and values of their own. */
+static double caching_layers(const kerf_model *m)
+{
+    return (double)(m->attention_layers - m->borrowing_layers);
 }
 
 double kerf_model_kv_elements(const kerf_model *m)
 {
-    return (double)m->attention_layers * (double)kv_elements_per_layer(m);
+    return caching_layers(m) * (double)kv_elements_per_layer(m);
 }
 
 static kerf_status kv_bytes_per_layer(const kerf_model *m, const kerf_format *f, double *out,
@@ -66,7 +72,7 @@ kerf_status kerf_model_kv_bytes(const kerf_model *m, const kerf_format *f, doubl
                                 kerf_error *err)
 {
     KF_TRY(kv_bytes_per_layer(m, f, out, err));
-    *out *= (double)m->attention_layers;
+    *out *= caching_layers(m);
     return KERF_OK;
 }
 
@@ -80,7 +86,8 @@ kerf_status kerf_model_cache_bytes(const kerf_model *m, const kerf_format *f, do
 {
     double layer;
     KF_TRY(kv_bytes_per_layer(m, f, &layer, err));
-    const double windowed = windowed_layers(m), all = (double)m->attention_layers;
+    const double all = caching_layers(m);
+    const double windowed = fmin(all, windowed_layers(m) - (double)m->borrowing_windows);
     *out = layer * ((all - windowed) * context + windowed * fmin(context, (double)m->window));
     return KERF_OK;
 }

@@ -20,13 +20,12 @@ static int ends_in(const char *name, const char *end)
 /* Outputs are divided, but for a matrix that ends a branch: its inputs are what a GPU has. */
 static void shard_matrix(kerf_part *p, const kerf_model *m, unsigned gpus)
 {
-    const uint64_t keys = m->kv_heads * m->head_dim;
     if (ends_in(p->name, "o_proj") || ends_in(p->name, "down_proj") || ends_in(p->name, "out_proj"))
         p->k = share_of(p->k, gpus);
     else if (!ends_in(p->name, "_a_proj"))
         p->n = share_of(p->n, gpus);
     if ((strcmp(p->name, "k_proj") == 0 || strcmp(p->name, "v_proj") == 0) && gpus > m->kv_heads)
-        p->n = keys / m->kv_heads;
+        p->n = p->name[0] == 'k' ? m->qk_dim : m->v_dim;
 }
 
 static void shard_part(kerf_part *p, const kerf_model *m, unsigned gpus, int whole_experts)

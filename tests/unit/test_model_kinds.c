@@ -44,7 +44,8 @@ static void weights_as_published(void **state)
         {"{\"model_type\":\"lfm2\",\"hidden_size\":2048,\"intermediate_size\":12288,"
          "\"block_auto_adjust_ff_dim\":true,\"block_multiple_of\":256,"
          "\"block_ffn_dim_multiplier\":1.0,\"num_hidden_layers\":16,\"num_attention_heads\":32,"
-         "\"num_key_value_heads\":8,\"layer_types\":[\"conv\",\"conv\",\"full_attention\"],"
+         "\"num_key_value_heads\":8,\"conv_L_cache\":3,\"layer_types\":[\"conv\",\"conv\",\"full_"
+         "attention\"],"
          "\"vocab_size\":65536,\"tie_word_embeddings\":true}",
          1200, 0},
         /* Falcon-H1 0.5B: Mamba beside the attention of every layer */
@@ -153,12 +154,77 @@ static void what_is_cached(void **state)
     assert_int_equal(large.kv_heads, 8);
 }
 
+/* How many numbers the cache of a sequence of 32768 tokens has, counted layer by layer: each idiom
+ * that says which layers have a window, and which keep no keys and values themselves. */
+#define PLAIN                                                                      \
+    "\"hidden_size\":4096,\"intermediate_size\":14336,\"num_attention_heads\":32," \
+    "\"num_key_value_heads\":8,\"head_dim\":128,\"vocab_size\":32000,\"num_hidden_layers\":"
+
+static void caches_of_layers(void **state)
+{
+    static const struct {
+        const char *json;
+        double whole, windowed, window, width; /* layers; width 0: keys and values, 8 * 256 */
+    } all[] = {
+        /* Command R7B's own name of the period */
+        {"{\"model_type\":\"cohere2\"," PLAIN "32,\"sliding_window\":4096,\"layer_switch\":4}", 8,
+         24, 4096, 0},
+        {"{\"model_type\":\"olmo3\"," PLAIN "32,\"sliding_window\":4096}", 8, 24, 4096, 0},
+        {"{\"model_type\":\"afmoe\"," PLAIN "32,\"sliding_window\":2048,"
+         "\"global_attn_every_n_layers\":4,\"num_experts\":8}",
+         8, 24, 2048, 0},
+        /* letters that do not end with the model */
+        {"{\"model_type\":\"exaone4\"," PLAIN "30,\"sliding_window\":4096,"
+         "\"sliding_window_pattern\":\"LLLG\"}",
+         7, 23, 4096, 0},
+        {"{\"model_type\":\"gpt_neo\"," PLAIN "24,\"window_size\":256,"
+         "\"attention_types\":[[[\"global\",\"local\"],12]]}",
+         12, 12, 256, 0},
+        /* the last ten of thirty layers read what others cached, two of them without a window */
+        {"{\"model_type\":\"gemma3n\",\"text_config\":{\"model_type\":\"gemma3n_text\"," PLAIN
+         "30,\"sliding_window\":512,\"num_kv_shared_layers\":10,\"layer_types\":["
+         "\"sliding_attention\",\"sliding_attention\",\"sliding_attention\","
+         "\"sliding_attention\",\"full_attention\"]}}",
+         4, 16, 512, 0},
+        {"{\"model_type\":\"hunyuan_v1_dense\"," PLAIN "31,\"use_cla\":true,"
+         "\"cla_share_factor\":2}",
+         16, 0, 0, 0},
+        /* every fifth layer looks at the image */
+        {"{\"model_type\":\"mllama_text_model\"," PLAIN "40,"
+         "\"cross_attention_layers\":[3,8,13,18,23,28,33,38]}",
+         32, 0, 0, 0},
+        /* a period of three in 26 layers: eight attend, all within the window */
+        {"{\"model_type\":\"recurrent_gemma\"," PLAIN "26,\"attention_window_size\":2048,"
+         "\"block_types\":[\"recurrent\",\"recurrent\",\"attention\"]}",
+         0, 8, 2048, 0},
+        /* the middle one of each four, and one of eight from the fifth on */
+        {"{\"model_type\":\"plamo2\"," PLAIN "31,\"mamba_step\":4}", 8, 0, 0, 0},
+        {"{\"model_type\":\"jamba\"," PLAIN "30,\"attn_layer_period\":8,\"attn_layer_offset\":4}",
+         4, 0, 0, 0},
+        /* values that are narrower than keys */
+        {"{\"model_type\":\"mimo_v2_flash\"," PLAIN "16,\"v_head_dim\":64,\"sliding_window\":128,"
+         "\"hybrid_layer_pattern\":[0,1,1,1]}",
+         4, 12, 128, 8 * 192},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const kerf_model m = model_of(state, all[i].json);
+        const double width = all[i].width > 0 ? all[i].width : 8 * 256;
+        const double want = 2 * width * (all[i].whole * 32768 + all[i].windowed * all[i].window);
+        double bytes = 0;
+        kerf_error err;
+        must(kerf_model_cache_bytes(&m, NULL, 32768, &bytes, &err), &err);
+        if (bytes != want) fail_msg("%s: %.0f bytes, not %.0f", m.type, bytes, want);
+        assert_true(kerf_model_kv_elements(&m) == width * (all[i].whole + all[i].windowed));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_as_published),
         cmocka_unit_test(searched_layers),
         cmocka_unit_test(what_is_cached),
+        cmocka_unit_test(caches_of_layers),
     };
     return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
 }

@@ -43,6 +43,9 @@ typedef struct kerf_model {
     int estimated;                  /* 1: the family is known by its sizes alone, or not at all:
                                        the rest is as in most models                        */
     uint64_t window, window_layers; /* layers that see `window` tokens only                 */
+    uint64_t borrowing_layers;      /* of those with attention: they cache nothing of the text, and
+                                       read what another layer has cached, or an image      */
+    uint64_t borrowing_windows;     /* those of them with a window                          */
     uint64_t latent, rope_dim;      /* MLA: what is cached per token, with the rotary part  */
     uint64_t qk_dim, v_dim;         /* of a head: what scores and values multiply           */
     int tied;                       /* the head is the embedding                            */
