@@ -11,6 +11,7 @@
 #include "file/disk/io.h"
 #include "file/json/json_read.h"
 #include "file/json/text.h"
+#include "file/read/reader.h"
 #include "file/write/companions.h"
 #include "layout/block_weights.h"
 #include "layout/config_file.h"
@@ -220,6 +221,15 @@ static kerf_status note_tied(kf_notes *n, const kerf_reader *r, const kf_decisio
     return add_note(n, &t, err);
 }
 
+static kerf_status note_left_out(kf_notes *n, const kerf_reader *r, kerf_error *err)
+{
+    kf_text t = {0};
+    if (!r->left_out) return KERF_OK;
+    kf_text_add(&t, "%.200s lies beside the model with other tensors, which are not read",
+                r->left_out);
+    return add_note(n, &t, err);
+}
+
 kerf_status kf_notes_make(kf_notes *n, const kerf_checkpoint *source, const kf_decisions *d,
                           kerf_error *err)
 {
@@ -233,6 +243,7 @@ kerf_status kf_notes_make(kf_notes *n, const kerf_checkpoint *source, const kf_d
                     model);
         KF_TRY(add_note(n, &t, err));
     }
+    KF_TRY(note_left_out(n, source->reader, err));
     KF_TRY(note_pointer(n, source->reader, err));
     KF_TRY(note_tied(n, source->reader, d, err));
     KF_TRY(note_idle(n, d, err));

@@ -298,23 +298,48 @@ static void drop_variants(names *all)
     *all = left;
 }
 
-static kerf_status look_further(const char *folder, kf_folder *out, kerf_error *err)
+static kerf_status list_files(const char *folder, names *all, kerf_error *err)
 {
-    names index, plain, packed, all = {0};
-    kerf_status s = list_names(folder, INDEX_ENDING, &index, err);
-    if (s == KERF_OK && index.count == 1) s = take_path(folder, index.name[0], &out->index, err);
-    free_names(&index);
-    if (s != KERF_OK || out->index) return s;
-    s = list_names(folder, ENDING, &plain, err);
+    names plain, packed;
+    *all = (names){0};
+    kerf_status s = list_names(folder, ENDING, &plain, err);
     kerf_status more = list_names(folder, ENDING ".zst", &packed, s == KERF_OK ? err : NULL);
     if (s == KERF_OK) s = more;
     for (size_t i = 0; s == KERF_OK && i < plain.count + packed.count; i++) {
         const char *name = i < plain.count ? plain.name[i] : packed.name[i - plain.count];
-        if (!is_beside(name)) s = add_name(&all, name, err);
+        if (!is_beside(name)) s = add_name(all, name, err);
     }
     free_names(&plain);
     free_names(&packed);
-    if (s == KERF_OK && all.count) qsort(all.name, all.count, sizeof *all.name, by_text);
+    if (s == KERF_OK && all->count) qsort(all->name, all->count, sizeof *all->name, by_text);
+    return s;
+}
+
+kerf_status kf_folder_files(const char *folder, char ***name, size_t *count, kerf_error *err)
+{
+    names all;
+    kerf_status s = list_files(folder, &all, err);
+    size_t kept = 0;
+    for (size_t i = 0; s == KERF_OK && i < all.count; i++) {
+        if (strncmp(all.name[i], "consolidated", 12) == 0)
+            free(all.name[i]);
+        else
+            all.name[kept++] = all.name[i];
+    }
+    if (s != KERF_OK) free_names(&all);
+    *name = all.name;
+    *count = kept;
+    return s;
+}
+
+static kerf_status look_further(const char *folder, kf_folder *out, kerf_error *err)
+{
+    names index, all = {0};
+    kerf_status s = list_names(folder, INDEX_ENDING, &index, err);
+    if (s == KERF_OK && index.count == 1) s = take_path(folder, index.name[0], &out->index, err);
+    free_names(&index);
+    if (s != KERF_OK || out->index) return s;
+    s = list_files(folder, &all, err);
     if (s == KERF_OK) drop_variants(&all);
     if (s == KERF_OK && all.count) s = take_set(folder, &all, out, err);
     if (s == KERF_OK && !out->shard) {

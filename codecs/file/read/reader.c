@@ -11,6 +11,7 @@
 
 #include "file/disk/io.h"
 #include "file/read/folder.h"
+#include "file/read/left_out.h"
 #include "file/read/view.h"
 #include "file/safetensors/index.h"
 
@@ -176,53 +177,6 @@ static kerf_status check_index(const kerf_reader *r, const kf_index *x, kerf_err
     return KERF_OK;
 }
 
-static int is_named(const kf_index *x, const char *name)
-{
-    for (size_t i = 0; i < x->shards; i++)
-        if (strcmp(x->shard[i], name) == 0) return 1;
-    return 0;
-}
-
-/* Tensors that the index has in no file; those that another file supersedes are not lost. */
-static size_t count_unnamed(const kf_index *x, const kf_header *h)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < h->count; i++)
-        n += kf_find_name(x->entry, x->count, h->tensor[i].name) == NULL;
-    return n;
-}
-
-/* A numbered shard that lies beside the others, and that the index does not name, is a part of a
- * model that would be lost. */
-static kerf_status check_left_out(const kerf_reader *r, const kf_index *x, const char *index,
-                                  kerf_error *err)
-{
-    unsigned number, count;
-    if (!x->shards || !kf_shard_number(x->shard[0], &number, &count)) return KERF_OK;
-    const size_t n = strlen(x->shard[0]) - strlen("00000-of-00000.safetensors");
-    for (unsigned i = 1; i <= count; i++) {
-        char name[512];
-        if (snprintf(name, sizeof name, "%.*s%05u-of-%05u.safetensors", (int)n, x->shard[0], i,
-                     count) >= (int)sizeof name ||
-            is_named(x, name))
-            continue;
-        char *path = find_packed_or_plain(r->folder, name);
-        if (!path) return no_memory(name, err);
-        kf_shard other = KF_NO_SHARD;
-        kerf_status s = exists(path) ? kf_shard_open(&other, path, err) : KERF_OK;
-        const size_t lost = s == KERF_OK ? count_unnamed(x, &other.header) : 0;
-        if (lost > 0)
-            s = kf_fail(err, KERF_E_DATA, KF_NOWHERE,
-                        "%s: leaves out %s, which lies beside it with %zu tensors; move the index "
-                        "away and all shards are read: mv %s %s.old",
-                        index, name, lost, index, index);
-        kf_shard_close(&other);
-        free(path);
-        KF_TRY(s);
-    }
-    return KERF_OK;
-}
-
 /* Notes the state of a file that is read later, or found absent; takes over the path. */
 static kerf_status stamp_beside(kerf_reader *r, char *path, kerf_error *err)
 {
@@ -258,7 +212,6 @@ static kerf_status open_index(kerf_reader *r, const char *path, kerf_error *err)
         s = open_named(r, &r->shard[i], x.shard[i], err);
     if (s == KERF_OK) s = join_tensors(r, err);
     if (s == KERF_OK) s = check_index(r, &x, err);
-    if (s == KERF_OK) s = check_left_out(r, &x, path, err);
     kf_index_free(&x);
     return s;
 }
@@ -286,6 +239,7 @@ static kerf_status open_folder(kerf_reader *r, const char *path, kerf_error *err
     } else if (s == KERF_OK) {
         s = f.index ? open_index(r, f.index, err) : open_numbered(r, &f, err);
     }
+    if (s == KERF_OK) s = kf_reader_look_beside(r, f.index, err);
     kf_folder_free(&f);
     return s;
 }
@@ -327,6 +281,7 @@ void kerf_reader_close(kerf_reader *r)
     free(r->tensor);
     free(r->by_name);
     free(r->folder);
+    free(r->left_out);
     for (size_t i = 0; i < r->besides; i++) free(r->beside[i].path);
     free(r);
 }

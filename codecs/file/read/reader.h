@@ -23,6 +23,7 @@ struct kerf_reader {
     size_t count;
     kf_beside beside[KF_READER_BESIDE];
     size_t besides;
+    char *left_out; /* a file of other weights in the folder, by name; NULL: there is none */
 };
 
 #endif

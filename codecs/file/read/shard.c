@@ -1,6 +1,7 @@
 /* shard.c - one file of a checkpoint: its bytes and its header, whichever container it is. */
 #include "file/read/shard.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,10 +61,46 @@ static int is_text_of_json(const uint8_t *first, size_t n)
     return i < n && (first[i] == '"' || first[i] == '{' || first[i] == '}' || first[i] == ']');
 }
 
+/* A graph of ONNX is a message of protobuf: its version, then the name of the program that made it,
+ * or the graph. */
+static int is_onnx(const uint8_t *first, size_t n)
+{
+    if (n < 8 || first[0] != 0x08 || first[1] == 0 || first[1] > 31) return 0;
+    return first[2] == 0x3a ||
+           (first[2] == 0x12 && first[3] > 1 && isalpha(first[4]) && isalpha(first[5]));
+}
+
+/* An archive of zip whose first file is no part of a pickle of torch.save. */
+static int is_zip_of_files(const uint8_t *first, size_t n)
+{
+    static const char *const ends[] = {".safetensors", ".gguf", ".json", ".bin", ".md", "/"};
+    char name[64];
+    if (n < 64 || memcmp(first, "PK\3\4", 4) != 0 || first[27] != 0) return 0;
+    const size_t length = (size_t)kf_min_u64(first[26], n - 30);
+    if (length >= sizeof name) return 0;
+    memcpy(name, first + 30, length);
+    name[length] = 0;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (kf_has_suffix(name, ends[i])) return 1;
+    return 0;
+}
+
+/* The printable letters that it begins with, when there are eight at least: as the length of a
+ * header they would be beyond all sizes. */
+static int begins_as_text(const uint8_t *first, size_t n, char out[25])
+{
+    size_t i = 0;
+    for (; i < n && i < 24 && (isprint(first[i]) || isspace(first[i])) && first[i] < 0x80; i++)
+        out[i] = isprint(first[i]) ? (char)first[i] : ' ';
+    out[i] = 0;
+    return i >= 8;
+}
+
 /* A failure to read it, unless its beginning says what it is instead. */
 static kerf_status fail_to_read(kf_shard *s, kerf_status why, kerf_error *err)
 {
     uint8_t first[FIRST_BYTES];
+    char text[25];
     const size_t n = (size_t)kf_min_u64(s->blob.bytes, sizeof first);
     if (why != KERF_E_DATA && why != KERF_E_LIMIT) return why;
     if (kf_blob_read(&s->blob, 0, first, n, NULL) != KERF_OK) return why;
@@ -72,8 +109,17 @@ static kerf_status fail_to_read(kf_shard *s, kerf_status why, kerf_error *err)
         is = "a JSON file, which holds no weights: give the folder that it is in";
     if (!is && n > TAR_MARK + 5 && memcmp(first + TAR_MARK, "ustar", 5) == 0)
         is = "an archive of tar: unpack it first (tar -xf)";
+    if (!is && is_onnx(first, n))
+        is = "a graph of ONNX: save the model that it was made of with safetensors";
+    if (!is && n >= 8 && memcmp(first + 4, "TFL3", 4) == 0)
+        is = "a file of TensorFlow Lite: save the model that it was made of with safetensors";
+    if (!is && is_zip_of_files(first, n)) is = "an archive of zip: unzip it first";
     if (is) return kf_fail(err, KERF_E_DATA, 0, "%s: %s", s->blob.path, is);
-    return n >= 8 && is_pickle(first) ? kf_fail_pickle(s->blob.path, err) : why;
+    if (n >= 8 && is_pickle(first)) return kf_fail_pickle(s->blob.path, err);
+    if (!begins_as_text(first, n, text)) return why;
+    return kf_fail(err, KERF_E_DATA, 0,
+                   "%s: begins with the text \"%s\", which no file of weights does: fetch it again",
+                   s->blob.path, text);
 }
 
 static kerf_status read_header(kf_shard *s, kerf_error *err)
