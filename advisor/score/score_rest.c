@@ -2,7 +2,8 @@
  * is not as large becomes zero, and the relative error of the whole is small all the same, since
  * that one value carries the signal. So the others are counted by themselves, in a second look that
  * only such matrices need. So are the rows and tiles of a matrix one of whose scales is far above
- * the others: there the loss of a few rows is too little for an error of the whole. */
+ * the others: there the loss of a few rows is too little for an error of the whole; and blocks of a
+ * tensor one of whose columns is. */
 #include "score/score_rest.h"
 
 #include <kerf/loss.h>
@@ -91,6 +92,74 @@ kerf_status kf_rest_widen(const kf_rest_job *j, uint64_t n, float *out, kerf_err
                        &one, err);
 }
 
+/* --- a look at some blocks of the source ---------------------------------------------------- */
+
+/* Blocks of so many elements of a row are looked at one by one. */
+#define BLOCK ((uint64_t)128)
+#define SAMPLES 256
+/* One such block of so many, and two at least, is no chance. */
+#define SELDOM 128
+
+/* What a tensor is like: the root of the mean square of its middle block, and whether elements that
+ * are far above most of their block are found again and again, as those of one column are. */
+typedef struct sample {
+    double typical;
+    int has_column;
+} sample;
+
+/* The mean square of a block; *is_far: three quarters of it are far below its largest. */
+static double look_at_block(const float *w, uint64_t n, int *is_far)
+{
+    double largest = 0, signal = 0;
+    uint64_t below = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        if (!isfinite(w[i])) continue;
+        largest = fmax(largest, fabs((double)w[i]));
+        signal += (double)w[i] * (double)w[i];
+    }
+    for (uint64_t i = 0; i < n; i++) below += w[i] != 0 && fabs((double)w[i]) * FAR_ABOVE < largest;
+    *is_far = 4 * below >= 3 * n;
+    return signal / (double)n;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Blocks that are spread over rows and columns alike, whatever their numbers are divisible by. */
+static kerf_status take_sample(const kf_rest_job *j, sample *out, kerf_error *err)
+{
+    const uint64_t n = kerf_band_elements(j->geometry, j->b0, j->b1).count;
+    const uint64_t cols = kf_min_u64(j->geometry->cols, n);
+    const uint64_t across = cols ? (cols + BLOCK - 1) / BLOCK : 0,
+                   all = cols ? n / cols * across : 0;
+    const unsigned width = kerf_dtype_bits(j->dtype) / 8;
+    double square[SAMPLES];
+    size_t taken = 0, far = 0;
+    *out = (sample){0};
+    for (uint64_t i = 0; i < kf_min_u64(all, SAMPLES); i++) {
+        const uint64_t block = all > SAMPLES ? i * UINT64_C(2654435761) % all : i;
+        const uint64_t column = block % across * BLOCK, at = block / across * cols + column;
+        const uint64_t count = kf_min_u64(BLOCK, cols - column);
+        kf_rest_job one = *j;
+        float w[BLOCK];
+        int is_far;
+        one.src.p = (const unsigned char *)j->src.p + at * width;
+        one.src.n = (size_t)count * width;
+        KF_TRY(kf_rest_widen(&one, count, w, err));
+        const double x = look_at_block(w, count, &is_far);
+        far += (size_t)is_far;
+        if (x > 0) square[taken++] = x;
+    }
+    if (taken == 0) return KERF_OK;
+    qsort(square, taken, sizeof *square, by_size);
+    out->typical = sqrt(square[(taken - 1) / 2]);
+    out->has_column = far > 1 && far * SELDOM >= taken;
+    return KERF_OK;
+}
+
 /* --- a scale for each row or tile ----------------------------------------------------------- */
 
 /* How far above the others, by their geometric mean, a scale is that one outlier may have made. */
@@ -115,8 +184,9 @@ static double scale_at(const kf_rest_job *j, uint64_t i)
     return fabs((double)x);
 }
 
-/* The scale from which on one is far above the others; *found: whether there is one. */
-static double far_scale(const kf_rest_job *j, int *found)
+/* The scale from which on one is far above the others, or, where all are, above what the tensor
+ * mostly holds; *found: whether there is one. */
+static double far_scale(const kf_rest_job *j, const sample *look, int *found)
 {
     const kerf_plane *plane = &j->geometry->plane[KERF_PLANE_SCALES];
     const uint64_t count = j->planes[KERF_PLANE_SCALES].n / (kerf_dtype_bits(plane->dtype) / 8);
@@ -129,7 +199,9 @@ static double far_scale(const kf_rest_job *j, int *found)
         logs += log2(x);
         n++;
     }
-    const double from = SPREAD * exp2(logs / (double)(n ? n : 1));
+    const double reach = largest_code(j->geometry->format);
+    double from = SPREAD * exp2(logs / (double)(n ? n : 1));
+    if (reach > 0) from = fmin(from, FAR_ABOVE * look->typical / reach);
     *found = largest > from;
     return from;
 }
@@ -145,17 +217,16 @@ static double scale_of(const kf_rest_job *j, uint64_t row, uint64_t column)
 
 /* --- blocks -------------------------------------------------------------------------------- */
 
-/* Blocks of so many elements of a row are looked at one by one, each without what outweighs the
- * rest of it. A block is lost when more than half of its signal is, and it has a part of what the
+/* Blocks are looked at one by one, each without what outweighs the rest of it. A block of which
+ * half is such rest is lost when more than half of its signal is, and it has a part of what the
  * others have, by their geometric mean, which no outlier moves. */
-#define BLOCK ((uint64_t)128)
 #define LOST 0.5
 #define WORTH 1e-4
 #define OUTWEIGHS 0.9
 
 typedef struct tally {
     double signal, noise;
-    uint64_t zeroed;
+    uint64_t zeroed, elements;
 } tally;
 
 /* Elements [from, to) whose magnitude is below `most`; *largest: of these. */
@@ -170,6 +241,7 @@ static tally count_below(const float *w, const float *v, uint64_t from, uint64_t
         t.signal += x * x;
         t.noise += d * d;
         t.zeroed += w[i] != 0 && v[i] == 0;
+        t.elements++;
         *largest = fmax(*largest, fabs(x));
     }
     return t;
@@ -206,7 +278,7 @@ static tally count(const kf_rest_job *j, const float *w, const float *v, uint64_
             for (uint64_t at = row; at < kf_min_u64(row + cols, n); at += BLOCK) {
                 const uint64_t end = kf_min_u64(kf_min_u64(at + BLOCK, row + cols), n);
                 const tally t = rest_of_block(w, v, at, end, q->most, pass ? &again : &all);
-                if (!(t.signal > 0)) continue;
+                if (!(t.signal > 0) || 2 * t.elements < end - at) continue;
                 if (pass && t.signal > worth && t.noise >= LOST * t.signal)
                     *lost += q->from == 0 || scale_of(j, row / cols, at - row) >= q->from;
                 if (!pass) logs += log2(t.signal);
@@ -235,17 +307,18 @@ static kerf_status look_again(const kf_rest_job *j, const question *q, tally *ou
 }
 
 /* Runs are looked at one by one, so that the sums are those of any division into calls. */
-static kerf_status look_at_rows(const kf_rest_job *j, kerf_score *s, kerf_error *err)
+static kerf_status look_at_rows(const kf_rest_job *j, const sample *look, kerf_score *s,
+                                kerf_error *err)
 {
     const kerf_geometry *g = j->geometry;
-    if (!has_scales(j)) return KERF_OK;
+    if (!look->has_column && !has_scales(j)) return KERF_OK;
     const uint64_t run = j->b0 < j->b1 ? kerf_loss_run(g, j->b0, j->b1) : 1;
     for (uint64_t b = j->b0; b < j->b1; b += run) {
         kerf_cspan planes[KERF_PLANES];
         const kf_rest_job one = part_of(j, b, kf_min_u64(b + run, j->b1), planes);
         tally t = {0};
-        int found;
-        const question q = {INFINITY, far_scale(&one, &found)};
+        int found = 1;
+        const question q = {INFINITY, look->has_column ? 0 : far_scale(&one, look, &found)};
         if (!found) continue;
         KF_TRY(look_again(&one, &q, &t, &s->lost_blocks, err));
         s->zeroed += t.zeroed;
@@ -256,11 +329,12 @@ static kerf_status look_at_rows(const kf_rest_job *j, kerf_score *s, kerf_error 
 /* --- a scale for each matrix ---------------------------------------------------------------- */
 
 /* What is asked of one matrix, or a part of it: of what is far below its range, or of all. */
-static question question_of(const kf_rest_job *j, double signal)
+static question question_of(const kf_rest_job *j, double signal, const sample *look)
 {
     const double n = (double)kerf_band_elements(j->geometry, j->b0, j->b1).count;
     const double largest = largest_number(j), part = FAR_ABOVE * FAR_ABOVE / n;
-    const int is_far = largest * largest > signal * (n < MANY ? part : fmin(part, MOST_OF));
+    const int is_far = largest * largest > signal * (n < MANY ? part : fmin(part, MOST_OF)) ||
+                       (n >= MANY && largest > FAR_ABOVE * look->typical);
     return (question){is_far && signal > 0 ? largest / FAR_ABOVE : INFINITY, 0};
 }
 
@@ -290,10 +364,12 @@ static kerf_status look_at_matrices(const kf_rest_job *j, kerf_score *s, kerf_er
             double signal;
             uint64_t lost = 0;
             tally t;
+            sample look;
             end = kf_min_u64((b / bands + 1) * bands, j->b1);
             const kf_rest_job one = part_of(j, b, end, planes);
             KF_TRY(signal_of(&one, &signal, err));
-            const question q = question_of(&one, signal);
+            KF_TRY(take_sample(&one, &look, err));
+            const question q = question_of(&one, signal, &look);
             found |= q.most < INFINITY;
             if (!round) continue;
             KF_TRY(look_again(&one, &q, &t, &lost, err));
@@ -317,11 +393,13 @@ kerf_status kf_score_rest(const kf_rest_job *j, kerf_score *s, kerf_error *err)
 {
     const uint64_t bands = j->geometry->bands_per_matrix;
     tally t;
+    sample look;
     if (s->signal == 0) return KERF_OK;
     if (largest_number(j) > 0 && bands && (j->b1 - 1) / bands > j->b0 / bands)
         return look_at_matrices(j, s, err);
-    const question q = question_of(j, s->signal);
-    if (q.most == INFINITY) return look_at_rows(j, s, err);
+    KF_TRY(take_sample(j, &look, err));
+    const question q = question_of(j, s->signal, &look);
+    if (q.most == INFINITY) return look_at_rows(j, &look, s, err);
     KF_TRY(look_again(j, &q, &t, &s->lost_blocks, err));
     s->rest_signal = t.signal;
     s->rest_noise = t.noise;

@@ -33,13 +33,14 @@ typedef struct kerf_score {
     double weighted_noise;  /* sum of h (v - w)^2; by Gram matrices: kerf_score_request     */
     double max_error;       /* largest |v - w|                                              */
     double rest_signal;     /* signal and noise of what is not an outlier: where one scale serves a
-                               whole matrix whose largest element is far above the others, those
+                               whole matrix whose largest element is far above most others, those
                                below a 64th of it; else of all                              */
     double rest_noise;
     uint64_t zeroed;      /* elements of the rest that were not zero and are               */
     uint64_t lost_blocks; /* of 128 elements of a row, the rest alone: those that have lost more
                              than half of their signal. Zero where no scale is far above the others
-                             or above its matrix, for there no block loses so much           */
+                             or above its matrix, and no column above the rest, for there no block
+                             loses so much                                                   */
     uint64_t code_bytes;  /* of the codes plane ...                                       */
     uint64_t zstd_bytes;  /* ... and of the same compressed; 0: they were not             */
 } kerf_score;
