@@ -195,6 +195,28 @@ static uint64_t length_of(uint64_t n, uint64_t groups, uint64_t said, int may_be
     return 0;
 }
 
+static uint64_t tiles_of(uint64_t n, uint64_t length)
+{
+    return n / length + (n % length != 0);
+}
+
+/* Scales as config.json would have them of the matrix with its axes the other way round: by their
+ * number alone they are tiles of another size, and all numbers would be wrong. */
+static int is_turned_grid(const kf_foreign_parts *f, uint64_t down, const kf_foreign *folder)
+{
+    const uint64_t *tile = folder->tile;
+    if (!tile[0] || !tile[1] || down < 2 || f->across < 2) return 0;
+    return down == tiles_of(f->cols, tile[1]) && f->across == tiles_of(f->rows, tile[0]) &&
+           (down != tiles_of(f->rows, tile[0]) || f->across != tiles_of(f->cols, tile[1]));
+}
+
+/* A tile may be as high or as wide as what is left of the matrix. */
+static int is_tile_of(const kf_foreign_parts *f, const kf_foreign *folder)
+{
+    return f->tile_rows == kf_min_u64(folder->tile[0], f->rows) &&
+           f->tile_cols == kf_min_u64(folder->tile[1], f->cols);
+}
+
 /* Codes of a byte; scales [], [1], [rows], [rows, groups] or of tiles; zero points beside them. */
 static int take_bytes(kf_foreign_parts *f, const kf_foreign *folder)
 {
@@ -219,17 +241,19 @@ static int take_bytes(kf_foreign_parts *f, const kf_foreign *folder)
     if (!f->rows || !f->cols) return 0;
     uint64_t down = s->rank ? s->dim[is_stack] : 1;
     f->across = s->rank > 1 ? s->dim[is_stack + 1] : 1;
-    f->tile_rows = length_of(f->rows, down, folder->tile[0], is_fp8);
-    f->tile_cols = length_of(f->cols, f->across, folder->tile[1], is_fp8);
-    if (!f->tile_rows || !f->tile_cols) return 0;
+    /* integers in tiles, which config.json must name: two codes of 4 bits, and FP8, look alike */
+    const int is_tiled = folder->is_int8 && folder->tile[0] > 1 && folder->tile[1] > 1;
+    f->tile_rows = length_of(f->rows, down, folder->tile[0], is_fp8 || is_tiled);
+    f->tile_cols = length_of(f->cols, f->across, folder->tile[1], is_fp8 || is_tiled);
+    if (!f->tile_rows || !f->tile_cols || is_turned_grid(f, down, folder)) return 0;
     if (is_stack) { /* below each other, in whole tiles, of the size that config.json says */
         if (f->tile_rows != folder->tile[0] || f->tile_cols != folder->tile[1] ||
             f->rows % f->tile_rows || !kf_mul_ok(f->rows, s->dim[0], &f->rows) ||
             !kf_mul_ok(down, s->dim[0], &down))
             return 0;
     }
-    /* groups of integers: two codes of 4 bits in a byte look alike */
-    if (!is_fp8 && f->across > 1 && !folder->is_ct) return 0;
+    if (!is_fp8 && f->across > 1 && !folder->is_ct && !(is_tiled && is_tile_of(f, folder)))
+        return 0;
     f->rows_of[KF_PART_CODES].row_bytes = f->cols;
     f->rows_of[KF_PART_SCALES].row_bytes = f->across * kerf_dtype_bits(scales->dtype) / 8;
     f->rows_of[KF_PART_ZEROS].row_bytes = f->across;
@@ -297,6 +321,8 @@ static kerf_status ask_folder(const kerf_reader *r, kf_foreign *folder, kerf_err
     const json_t *mlx = json_object_get(config, "quantization"); /* it has both, mostly */
     folder->mlx = json_incref((json_t *)(json_is_object(mlx) ? mlx : q));
     const json_t *size = json_object_get(q, "weight_block_size");
+    const char *method = json_string_value(json_object_get(q, "quant_method"));
+    folder->is_int8 = method && strstr(method, "int8") != NULL; /* blockwise_int8 */
     folder->in_order = json_is_false(json_object_get(q, "desc_act"));
     for (size_t i = 0; i < 2; i++) {
         const json_int_t n = json_integer_value(json_array_get(size, i));

@@ -12,6 +12,7 @@
  */
 typedef struct kf_foreign {
     int asked;
+    int is_int8;          /* quant_method says that bytes are integers, not FP8 */
     int is_second, is_ct; /* GPTQ's version 2, compressed-tensors: config.json says so        */
     int in_order;         /* it says that columns are not sorted                              */
     uint64_t tile[2];     /* its weight_block_size; 0: none                            */

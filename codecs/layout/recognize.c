@@ -319,16 +319,17 @@ static int doubt_form(doubt *d, size_t found, const kerf_weight *w, const kerf_t
     int is_flat = t->shape.rank == 2 && e->shape.rank == 2 && kerf_dtype_bits(e->dtype) == 8 &&
                   a[0] == (b[0] + 127) / 128 * 32 && a[1] == (b[1] + 3) / 4 * 16;
     const int is_half = is_same && t->dtype == KERF_F16 && e->dtype == KERF_BF16;
-    return lacks(d, 4 * found + 1 + (size_t)is_same, "%s is %s [%s], not %s [%s]%s", t->name,
-                 kerf_dtype_name(t->dtype), kf_shape_text(&t->shape, have),
-                 kerf_dtype_name(e->dtype), kf_shape_text(&e->shape, need),
-                 is_tiled || is_flat ? ": padded to the tiles of a kernel, which checkpoints do "
-                                       "not have"
-                 : w->codec.format->geometry == KERF_GROUP_TILE && !is_same && t->shape.rank == 2
-                     ? ": its tiles are not 128 x 128, and kerf has no others; save it dequantized"
-                 : is_half ? ": BF16 would round these scales, and no format with groups of this "
-                             "size has them in FP16"
-                           : "");
+    return lacks(
+        d, 4 * found + 1 + (size_t)is_same, "%s is %s [%s], not %s [%s]%s", t->name,
+        kerf_dtype_name(t->dtype), kf_shape_text(&t->shape, have), kerf_dtype_name(e->dtype),
+        kf_shape_text(&e->shape, need),
+        is_tiled || is_flat ? ": padded to the tiles of a kernel, which checkpoints do "
+                              "not have"
+        : w->codec.format->geometry == KERF_GROUP_TILE && !is_same && t->shape.rank == 2
+            ? ": so many are of no tiles of one size, or not of those that config.json names"
+        : is_half ? ": BF16 would round these scales, and no format with groups of this "
+                    "size has them in FP16"
+                  : "");
 }
 
 /* Words are of codes with other bits when the shape beside them is another. */

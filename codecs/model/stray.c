@@ -98,6 +98,22 @@ int kf_is_stray(const kerf_checkpoint *c, const kerf_weight *w)
     return has_codes(w) || is_packed(c, w);
 }
 
+/* Scales that stand beside codes under a name that no layout has, where one lacks some; NULL: none.
+ */
+static const char *find_unnamed(const kerf_checkpoint *c, const kerf_weight *w, const char *why)
+{
+    const char *dot = strrchr(w->name, '.');
+    const size_t n = dot ? (size_t)(dot + 1 - w->name) : 0;
+    if (n == 0 || !kf_has_suffix(why, " is missing")) return NULL;
+    for (size_t i = 0; i < kerf_reader_count(c->reader); i++) {
+        const char *name = kerf_reader_at(c->reader, i)->name;
+        if (strncmp(name, w->name, n) != 0 || strchr(name + n, '.')) continue;
+        if (strstr(name + n, "scale") && !strstr(name + n, "input") && !strstr(name + n, "act"))
+            return name + n;
+    }
+    return NULL;
+}
+
 /* 1: the checkpoint says that its numbers are others; why goes to out. */
 static int has_other_numbers(const kerf_checkpoint *c, const kerf_weight *w, char *out, size_t size)
 {
@@ -118,7 +134,10 @@ char *kf_stray_reason(const kerf_checkpoint *c, const kerf_weight *w, char *out,
             "that made it",
             method);
     } else if (has_codes(w) && kerf_tensor_doubt(c->reader, w->plane[0], why, sizeof why)) {
-        snprintf(out, size, "holds codes, but no layout has them so: %.220s", why);
+        const char *other = find_unnamed(c, w, why);
+        snprintf(out, size, "holds codes, but no layout has them so: %.220s%s%.40s%s", why,
+                 other ? "; what stands there is called " : "", other ? other : "",
+                 other ? ", which kerf has no rule for" : "");
     } else if (is_packed(c, w)) {
         snprintf(out, size,
                  "holds codes of bitsandbytes in words of %s (bnb_4bit_quant_storage), which kerf "
