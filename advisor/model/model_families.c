@@ -48,7 +48,7 @@ static const kf_model_family families[] = {
     {"cohere2 exaone4 olmo3 afmoe",
                      0, 0, 2, 0, SOME_EXPERTS,        SOME_WIDTH,              0, 4, 0, 0, 1},
     {"gemma3n gemma3n_text",
-                     0, 1, 4, 1, NULL,                NULL,                    0, 5, 0, 0, 1},
+                     0, 0, 2, 0, SOME_EXPERTS,        SOME_WIDTH,              0, 5, 0, 0, 1},
     {"nemotron_h",   0, 0, 1, 0, SOME_EXPERTS,        SOME_WIDTH,              0, 0, 0, 1, 1},
 };
 static const kf_model_family any_family =

@@ -55,7 +55,15 @@ static void put_ruined(kf_page *p, const char *tensor, const kerf_score *s)
                 "%s: %.3g %% of its blocks of 128 weights have lost more than half of themselves, "
                 "which one scale far above the others does\n",
                 kerf_text_printable(tensor, name, sizeof name), 100 * lost);
-    if (!(rest > 0.1 && rest > 4 * kerf_score_t2(s))) return;
+    if (!(rest > 0.1 && rest > 4 * kerf_score_t2(s))) {
+        if (lost == 0 && kerf_score_zero_share(s) > 0.25)
+            fprintf(p->to,
+                    "%s: %llu of %llu weights become zero: a column, or what else is far above the "
+                    "rest, has taken the range of its blocks\n",
+                    kerf_text_printable(tensor, name, sizeof name), (unsigned long long)s->zeroed,
+                    (unsigned long long)s->elements);
+        return;
+    }
     fprintf(
         p->to,
         "%s: %llu of %llu weights become zero; an outlier has taken all of the range, and without "

@@ -2,8 +2,8 @@
  * is not as large becomes zero, and the relative error of the whole is small all the same, since
  * that one value carries the signal. So the others are counted by themselves, in a second look that
  * only such matrices need. So are the rows and tiles of a matrix one of whose scales is far above
- * the others: there the loss of a few rows is too little for an error of the whole; and blocks of a
- * tensor one of whose columns is. */
+ * the others: there the loss of a few rows is too little for an error of the whole. What a column
+ * far above the rest takes from its rows is counted only: models have such. */
 #include "score/score_rest.h"
 
 #include <kerf/loss.h>
@@ -100,26 +100,32 @@ kerf_status kf_rest_widen(const kf_rest_job *j, uint64_t n, float *out, kerf_err
 /* One such block of so many, and two at least, is no chance. */
 #define SELDOM 128
 
-/* What a tensor is like: the root of the mean square of its middle block, and whether elements that
- * are far above most of their block are found again and again, as those of one column are. */
+/* What a tensor is like: the root of the mean square of its middle block, outliers aside, and
+ * whether elements that are far above most of their block are found again and again, as those of
+ * one column are. */
 typedef struct sample {
     double typical;
     int has_column;
 } sample;
 
-/* The mean square of a block; *is_far: three quarters of it are far below its largest. */
+/* The mean square of a block, without what is far above three quarters of it; *is_far: whether
+ * there is such. */
 static double look_at_block(const float *w, uint64_t n, int *is_far)
 {
-    double largest = 0, signal = 0;
+    double largest = 0, signal = 0, rest = 0;
     uint64_t below = 0;
+    for (uint64_t i = 0; i < n; i++)
+        if (isfinite(w[i])) largest = fmax(largest, fabs((double)w[i]));
     for (uint64_t i = 0; i < n; i++) {
+        const double x = (double)w[i];
         if (!isfinite(w[i])) continue;
-        largest = fmax(largest, fabs((double)w[i]));
-        signal += (double)w[i] * (double)w[i];
+        signal += x * x;
+        if (x == 0 || fabs(x) * FAR_ABOVE >= largest) continue;
+        rest += x * x;
+        below++;
     }
-    for (uint64_t i = 0; i < n; i++) below += w[i] != 0 && fabs((double)w[i]) * FAR_ABOVE < largest;
     *is_far = 4 * below >= 3 * n;
-    return signal / (double)n;
+    return *is_far ? rest / (double)below : signal / (double)n;
 }
 
 static int by_size(const void *a, const void *b)
@@ -201,7 +207,7 @@ static double far_scale(const kf_rest_job *j, const sample *look, int *found)
     }
     const double reach = largest_code(j->geometry->format);
     double from = SPREAD * exp2(logs / (double)(n ? n : 1));
-    if (reach > 0) from = fmin(from, FAR_ABOVE * look->typical / reach);
+    if (reach > 0 && !look->has_column) from = fmin(from, FAR_ABOVE * look->typical / reach);
     *found = largest > from;
     return from;
 }
@@ -280,7 +286,8 @@ static tally count(const kf_rest_job *j, const float *w, const float *v, uint64_
                 const tally t = rest_of_block(w, v, at, end, q->most, pass ? &again : &all);
                 if (!(t.signal > 0) || 2 * t.elements < end - at) continue;
                 if (pass && t.signal > worth && t.noise >= LOST * t.signal)
-                    *lost += q->from == 0 || scale_of(j, row / cols, at - row) >= q->from;
+                    *lost += q->from == 0 ||
+                             (q->from < INFINITY && scale_of(j, row / cols, at - row) >= q->from);
                 if (!pass) logs += log2(t.signal);
                 blocks += !pass;
             }
@@ -311,15 +318,17 @@ static kerf_status look_at_rows(const kf_rest_job *j, const sample *look, kerf_s
                                 kerf_error *err)
 {
     const kerf_geometry *g = j->geometry;
-    if (!look->has_column && !has_scales(j)) return KERF_OK;
+    const int scales = has_scales(j);
+    if (!look->has_column && !scales) return KERF_OK;
     const uint64_t run = j->b0 < j->b1 ? kerf_loss_run(g, j->b0, j->b1) : 1;
     for (uint64_t b = j->b0; b < j->b1; b += run) {
         kerf_cspan planes[KERF_PLANES];
         const kf_rest_job one = part_of(j, b, kf_min_u64(b + run, j->b1), planes);
         tally t = {0};
-        int found = 1;
-        const question q = {INFINITY, look->has_column ? 0 : far_scale(&one, look, &found)};
-        if (!found) continue;
+        int found = 0;
+        question q = {INFINITY, scales ? far_scale(&one, look, &found) : INFINITY};
+        if (!found && !look->has_column) continue;
+        if (!found) q.from = INFINITY; /* what a column takes is counted, and is no block lost */
         KF_TRY(look_again(&one, &q, &t, &s->lost_blocks, err));
         s->zeroed += t.zeroed;
     }

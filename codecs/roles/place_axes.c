@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "roles/places.h"
+#include "roles/role_names.h"
 
 enum { OUT_LAST = 1, IN_LAST = -1 }; /* a vote: the outputs, or the inputs, are the last axis */
 
@@ -134,6 +135,10 @@ static void find_stack(const model_axes *m, kf_placed *t)
         if (p->role == KERF_ROLE_MLP) p->role = KERF_ROLE_EXPERT;
     } else if (p->stack == KERF_STACK_ROWS) {
         const int fits = m->experts > 1 && s->dim[0] % m->experts == 0 && s->dim[0] > m->experts;
+        /* without their number it is not known where one ends, nor whether down is turned */
+        const int is_plain = m->hidden && s->dim[0] == m->hidden && s->dim[1] != m->hidden;
+        if (m->experts == 0 && p->piece == KERF_PIECE_DOWN && !is_plain)
+            p->orientation = KERF_AXES_UNKNOWN;
         p->stack = fits ? KERF_STACK_ROWS : KERF_STACK_NONE;
         p->experts = fits ? m->experts : 0;
     }
@@ -257,12 +262,45 @@ static void orient_rows(const model_axes *m, kf_placed *t)
             f && f->flags & KF_FAMILY_STACKS_TURNED ? KERF_IN_OUT : KERF_AXES_UNKNOWN;
 }
 
+/* --- towers -------------------------------------------------------------------------------- */
+
+static int is_product(const kerf_place *p)
+{
+    return p->role == KERF_ROLE_ATTENTION || p->role == KERF_ROLE_MLP ||
+           p->role == KERF_ROLE_EXPERT || p->role == KERF_ROLE_SHARED_EXPERT ||
+           p->role == KERF_ROLE_STATE_SPACE;
+}
+
+static int is_of_language(const char *name)
+{
+    kf_parts n;
+    kf_parts_cut(name, &n);
+    return kf_parts_around(&n, "language_model|llm") >= 0;
+}
+
+/* Layers beside those of a part that is called the language model are another model's, whatever
+ * that is: no table knows them. */
+static void find_towers(const model_axes *m)
+{
+    const kf_family *f = m->facts->family;
+    int has_language = 0;
+    if (f && f->flags & KF_FAMILY_ONE_TOWER) return;
+    for (size_t i = 0; i < m->count && !has_language; i++)
+        has_language = is_product(m->list[i].place) && is_of_language(m->list[i].name);
+    for (size_t i = 0; has_language && i < m->count; i++) {
+        kerf_place *p = m->list[i].place;
+        if (is_product(p) && !is_of_language(m->list[i].name))
+            *p = (kerf_place){.role = KERF_ROLE_OTHER, .layer = p->layer};
+    }
+}
+
 void kf_places_find(const kf_facts *f, kf_placed *list, size_t count)
 {
     model_axes m = {.facts = f, .list = list, .count = count};
     if (count == 0) return;
     for (size_t i = 0; i < count; i++) kf_place_name(f, list[i].name, list[i].shape, list[i].place);
     qsort(list, count, sizeof *list, by_name);
+    find_towers(&m);
     find_sizes(&m);
     for (size_t i = 0; i < count; i++) find_stack(&m, &list[i]);
     orient_matrices(&m);

@@ -384,7 +384,7 @@ def case_predict(kerf, tmp):
             (1 - 0.75 * 3 / 4, dict(model_type="llama4_text", layer_types=(["chunked_attention"] * 3 + ["full_attention"]) * 8, **chunked)),
             (4 / 32, dict(model_type="jamba", sliding_window=None, attn_layer_period=8, attn_layer_offset=4)), (3 / 32, dict(model_type="bamba", attn_layer_indices=[9, 18, 27])),
             (1 / 8, dict(model_type="minimax_text_01", sliding_window=None, attn_type_list=([0] * 7 + [1]) * 4)),
-            (11 / 32, dict(model_type="recurrent_gemma", sliding_window=None, block_types=["recurrent", "recurrent", "attention"])),
+            (10 / 32, dict(model_type="recurrent_gemma", sliding_window=None, block_types=["recurrent", "recurrent", "attention"])),
             (576 / 8192, dict(model_type="deepseek_v32", sliding_window=None, **latent)), (576 / 8192 / 4, dict(model_type="kimi_linear", sliding_window=None, linear_attn_config={"kda_layers": list(range(24))}, **latent))):
         need(is_near(cache(**config), share, 1e-6), f"{config}: a cache of {cache(**config)}, not {share}")
     experts = dict(model_type="llama4_text", num_local_experts=16, num_experts_per_tok=1, intermediate_size_mlp=8192)

@@ -39,8 +39,7 @@ typedef struct kerf_score {
     uint64_t zeroed;      /* elements of the rest that were not zero and are               */
     uint64_t lost_blocks; /* of 128 elements of a row, the rest alone: those that have lost more
                              than half of their signal. Zero where no scale is far above the others
-                             or above its matrix, and no column above the rest, for there no block
-                             loses so much                                                   */
+                             or above its matrix, for there no block loses so much           */
     uint64_t code_bytes;  /* of the codes plane ...                                       */
     uint64_t zstd_bytes;  /* ... and of the same compressed; 0: they were not             */
 } kerf_score;

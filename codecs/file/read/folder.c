@@ -320,6 +320,7 @@ kerf_status kf_folder_files(const char *folder, char ***name, size_t *count, ker
     names all;
     kerf_status s = list_files(folder, &all, err);
     size_t kept = 0;
+    if (s == KERF_OK) drop_variants(&all);
     for (size_t i = 0; s == KERF_OK && i < all.count; i++) {
         if (strncmp(all.name[i], "consolidated", 12) == 0)
             free(all.name[i]);

@@ -20,8 +20,8 @@ kerf_status kf_folder_look(const char *path, kf_folder *out, kerf_error *err);
 void kf_folder_free(kf_folder *f); /* all zeros are fine */
 
 /* Names of all files of weights in a folder, in their order, but for what is no model of its own:
- * an adapter, the state of an optimizer, the weights as Mistral has them besides. The caller frees
- * each and the list. */
+ * an adapter, the state of an optimizer, the same weights in another type or as Mistral has them.
+ * The caller frees each and the list. */
 kerf_status kf_folder_files(const char *folder, char ***name, size_t *count, kerf_error *err);
 
 /* Behind the name of an output: the folder in which its parts wait for each other. */
