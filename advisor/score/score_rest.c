@@ -259,9 +259,11 @@ static tally rest_of_block(const float *w, const float *v, uint64_t from, uint64
 {
     double largest, next;
     const tally t = count_below(w, v, from, to, most, &largest);
-    all->signal += t.signal;
-    all->noise += t.noise;
-    all->zeroed += t.zeroed;
+    if (2 * t.elements >= to - from) { /* what is small in a row of large ones is no rest */
+        all->signal += t.signal;
+        all->noise += t.noise;
+        all->zeroed += t.zeroed;
+    }
     if (!(largest * largest > OUTWEIGHS * t.signal)) return t;
     return count_below(w, v, from, to, largest / FAR_ABOVE, &next);
 }
