@@ -16,50 +16,50 @@ typedef struct other_file {
     int shares, extends; /* it has some; their names go on from there */
 } other_file;
 
-static int is_open(const kerf_reader *r, const char *name)
+static int is_open(const kf_beside_of *m, const char *name)
 {
-    for (size_t i = 0; i < r->shards; i++)
-        if (strcmp(r->shard[i].name, name) == 0) return 1;
+    for (size_t i = 0; i < m->shards; i++)
+        if (strcmp(m->shard[i].name, name) == 0) return 1;
     return 0;
 }
 
 /* Whether a tensor of the model begins as this one does, up to the first dot: names are sorted. */
-static int goes_on(const kerf_reader *r, const char *name)
+static int goes_on(const kf_beside_of *m, const char *name)
 {
     const char *dot = strchr(name, '.');
     const size_t n = dot ? (size_t)(dot + 1 - name) : 0;
-    size_t low = 0, high = r->count;
+    size_t low = 0, high = m->count;
     while (n && low < high) {
         const size_t mid = low + (high - low) / 2;
-        if (strncmp(r->by_name[mid].name, name, n) < 0)
+        if (strncmp(m->by_name[mid].name, name, n) < 0)
             low = mid + 1;
         else
             high = mid;
     }
-    return n && low < r->count && strncmp(r->by_name[low].name, name, n) == 0;
+    return n && low < m->count && strncmp(m->by_name[low].name, name, n) == 0;
 }
 
-static void compare(const kerf_reader *r, other_file *o)
+static void compare(const kf_beside_of *m, other_file *o)
 {
     const kf_header *h = &o->shard.header;
     for (size_t i = 0; i < h->count; i++) {
-        const int is_there = kerf_reader_find(r, h->tensor[i].name) != NULL;
+        const int is_there = kf_find_name(m->by_name, m->count, h->tensor[i].name) != NULL;
         o->lost += !is_there;
         o->shares |= is_there;
-        o->extends |= !is_there && goes_on(r, h->tensor[i].name);
+        o->extends |= !is_there && goes_on(m, h->tensor[i].name);
     }
 }
 
 /* A number of the same row as a shard that is read: "model-" before it. *fits: of as many. */
-static int is_numbered_alike(const kerf_reader *r, const char *name, int *fits)
+static int is_numbered_alike(const kf_beside_of *m, const char *name, int *fits)
 {
     unsigned number, count, own_number, own_count;
     *fits = 0;
     if (!kf_shard_number(name, &number, &count)) return 0;
     const size_t stem = (size_t)(strrchr(name, '-') - name) - strlen("-00000-of");
     int is_alike = 0;
-    for (size_t i = 0; i < r->shards; i++) {
-        const char *own = r->shard[i].name;
+    for (size_t i = 0; i < m->shards; i++) {
+        const char *own = m->shard[i].name;
         if (strncmp(own, name, stem) != 0 || (own[stem] != '-' && own[stem] != '.')) continue;
         is_alike = 1;
         *fits |= kf_shard_number(own, &own_number, &own_count) && own_count == count;
@@ -83,21 +83,21 @@ static kerf_status refuse(const other_file *o, const char *index, int fits, kerf
 }
 
 /* What cannot be opened is another's concern, unless its number says that it is a shard. */
-static kerf_status look_at(kerf_reader *r, const char *name, const char *index, kerf_error *err)
+static kerf_status look_at(const kf_beside_of *m, const char *name, char **left, kerf_error *err)
 {
     int fits;
-    const int is_numbered = is_numbered_alike(r, name, &fits);
-    char *path = kf_path_join(r->folder, name);
+    const int is_numbered = is_numbered_alike(m, name, &fits);
+    char *path = kf_path_join(m->folder, name);
     if (!path) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%s: no memory", name);
     other_file o = {.name = name, .shard = KF_NO_SHARD};
     kerf_error own;
     kerf_status s = kf_shard_open(&o.shard, path, is_numbered ? err : &own);
     if (s == KERF_OK) {
-        compare(r, &o);
+        compare(m, &o);
         if (o.lost && (is_numbered || (o.extends && !o.shares)))
-            s = refuse(&o, index, fits, err);
-        else if (o.lost && !o.shares && !r->left_out)
-            r->left_out = strdup(name);
+            s = refuse(&o, m->index, fits, err);
+        else if (o.lost && !o.shares && !*left)
+            *left = strdup(name);
     } else if (s == KERF_E_NOMEM) {
         s = kf_fail(err, s, KF_NOWHERE, "%s: no memory", name);
     } else if (!is_numbered) {
@@ -108,14 +108,14 @@ static kerf_status look_at(kerf_reader *r, const char *name, const char *index, 
     return s;
 }
 
-kerf_status kf_reader_look_beside(kerf_reader *r, const char *index, kerf_error *err)
+kerf_status kf_look_beside(const kf_beside_of *m, char **other, kerf_error *err)
 {
     char **name;
     size_t count;
-    KF_TRY(kf_folder_files(r->folder, &name, &count, err));
+    KF_TRY(kf_folder_files(m->folder, &name, &count, err));
     kerf_status s = KERF_OK;
     for (size_t i = 0; s == KERF_OK && i < count; i++)
-        if (!is_open(r, name[i])) s = look_at(r, name[i], index, err);
+        if (!is_open(m, name[i])) s = look_at(m, name[i], other, err);
     for (size_t i = 0; i < count; i++) free(name[i]);
     free(name);
     return s;

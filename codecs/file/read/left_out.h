@@ -2,11 +2,19 @@
 #ifndef KERF_FILE_LEFT_OUT_H
 #define KERF_FILE_LEFT_OUT_H
 
-#include "file/read/reader.h"
+#include "file/read/shard.h"
 
-/* Once all tensors of a folder are known. index: its path; NULL: there is none. KERF_E_DATA: a file
- * that is not read is a part of the model; the text says what to do. Another one with tensors that
- * the model does not have is left in r->left_out. */
-kerf_status kf_reader_look_beside(kerf_reader *r, const char *index, kerf_error *err);
+/* A model of a folder, once all of its tensors are known. */
+typedef struct kf_beside_of {
+    const char *folder, *index; /* index: its path; NULL: there is none */
+    const kf_shard *shard;
+    size_t shards;
+    const kf_named *by_name; /* of all tensors */
+    size_t count;
+} kf_beside_of;
+
+/* KERF_E_DATA: a file that is not read is a part of the model; the text says what to do. *other:
+ * another one with tensors that the model does not have, by its name, which the caller frees. */
+kerf_status kf_look_beside(const kf_beside_of *m, char **other, kerf_error *err);
 
 #endif

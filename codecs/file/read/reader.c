@@ -239,7 +239,8 @@ static kerf_status open_folder(kerf_reader *r, const char *path, kerf_error *err
     } else if (s == KERF_OK) {
         s = f.index ? open_index(r, f.index, err) : open_numbered(r, &f, err);
     }
-    if (s == KERF_OK) s = kf_reader_look_beside(r, f.index, err);
+    const kf_beside_of own = {r->folder, f.index, r->shard, r->shards, r->by_name, r->count};
+    if (s == KERF_OK) s = kf_look_beside(&own, &r->left_out, err);
     kf_folder_free(&f);
     return s;
 }
