@@ -3,6 +3,7 @@
  * be lost, and is refused; of others it is known that they are there. */
 #include "file/read/left_out.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +17,18 @@ typedef struct other_file {
     int shares, extends; /* it has some; their names go on from there */
 } other_file;
 
-static int is_open(const kf_beside_of *m, const char *name)
+static int by_text(const void *a, const void *b)
 {
-    for (size_t i = 0; i < m->shards; i++)
-        if (strcmp(m->shard[i].name, name) == 0) return 1;
-    return 0;
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The names of the files that are read, sorted. */
+static kerf_status sort_open(const kf_beside_of *m, const char ***out, kerf_error *err)
+{
+    KF_TRY(kf_allocate(out, m->shards, sizeof **out, err));
+    for (size_t i = 0; i < m->shards; i++) (*out)[i] = m->shard[i].name;
+    if (m->shards) qsort(*out, m->shards, sizeof **out, by_text);
+    return KERF_OK;
 }
 
 /* Whether a tensor of the model begins as this one does, up to the first dot: names are sorted. */
@@ -112,11 +120,17 @@ kerf_status kf_look_beside(const kf_beside_of *m, char **other, kerf_error *err)
 {
     char **name;
     size_t count;
-    KF_TRY(kf_folder_files(m->folder, &name, &count, err));
-    kerf_status s = KERF_OK;
+    kerf_error own;
+    kerf_status s = kf_folder_files(m->folder, &name, &count, &own);
+    if (s == KERF_E_IO && own.native == EACCES) return KERF_OK; /* what is named can be read */
+    if (s != KERF_OK && err) *err = own;
+    const char **open = NULL;
+    if (s == KERF_OK) s = sort_open(m, &open, err);
     for (size_t i = 0; s == KERF_OK && i < count; i++)
-        if (!is_open(m, name[i])) s = look_at(m, name[i], other, err);
+        if (!bsearch(&name[i], open, m->shards, sizeof *open, by_text))
+            s = look_at(m, name[i], other, err);
+    free(open);
     for (size_t i = 0; i < count; i++) free(name[i]);
-    free(name);
+    free(name); /* NULL after a failure */
     return s;
 }
