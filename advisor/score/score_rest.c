@@ -94,8 +94,10 @@ kerf_status kf_rest_widen(const kf_rest_job *j, uint64_t n, float *out, kerf_err
 
 /* --- a look at some blocks of the source ---------------------------------------------------- */
 
-/* Blocks of so many elements of a row are looked at one by one. */
+/* Blocks of so many elements of a row are looked at one by one: of a matrix with one scale few, to
+ * know what it mostly holds; more to find a column, which is one block of each row. */
 #define BLOCK ((uint64_t)128)
+#define FEW_SAMPLES 8
 #define SAMPLES 256
 /* One such block of so many, and two at least, is no chance. */
 #define SELDOM 128
@@ -135,7 +137,7 @@ static int by_size(const void *a, const void *b)
 }
 
 /* Blocks that are spread over rows and columns alike, whatever their numbers are divisible by. */
-static kerf_status take_sample(const kf_rest_job *j, sample *out, kerf_error *err)
+static kerf_status take_sample(const kf_rest_job *j, uint64_t most, sample *out, kerf_error *err)
 {
     const uint64_t n = kerf_band_elements(j->geometry, j->b0, j->b1).count;
     const uint64_t cols = kf_min_u64(j->geometry->cols, n);
@@ -145,8 +147,8 @@ static kerf_status take_sample(const kf_rest_job *j, sample *out, kerf_error *er
     double square[SAMPLES];
     size_t taken = 0, far = 0;
     *out = (sample){0};
-    for (uint64_t i = 0; i < kf_min_u64(all, SAMPLES); i++) {
-        const uint64_t block = all > SAMPLES ? i * UINT64_C(2654435761) % all : i;
+    for (uint64_t i = 0; i < kf_min_u64(all, most); i++) {
+        const uint64_t block = all > most ? i * UINT64_C(2654435761) % all : i;
         const uint64_t column = block % across * BLOCK, at = block / across * cols + column;
         const uint64_t count = kf_min_u64(BLOCK, cols - column);
         kf_rest_job one = *j;
@@ -188,6 +190,30 @@ static double scale_at(const kf_rest_job *j, uint64_t i)
     memcpy((unsigned char *)&bits + (is_wide ? 0 : 2), p + (is_wide ? 4 : 2) * i, is_wide ? 4 : 2);
     memcpy(&x, &bits, sizeof x);
     return fabs((double)x);
+}
+
+/* Above what a tensor mostly holds, what the largest scale can express where a column may be far
+ * above the rest: all scales are large then, and none is far above the others. */
+#define WIDE 24
+
+static double largest_scale(const kf_rest_job *j)
+{
+    const kerf_plane *plane = &j->geometry->plane[KERF_PLANE_SCALES];
+    const uint64_t count = j->planes[KERF_PLANE_SCALES].n / (kerf_dtype_bits(plane->dtype) / 8);
+    double largest = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        const double x = scale_at(j, i);
+        if (isfinite(x)) largest = fmax(largest, x);
+    }
+    return largest;
+}
+
+/* A sample of rows or tiles: of few blocks, unless scales ask for more. */
+static kerf_status sample_rows(const kf_rest_job *j, sample *out, kerf_error *err)
+{
+    const double reach = largest_scale(j) * largest_code(j->geometry->format);
+    KF_TRY(take_sample(j, FEW_SAMPLES, out, err));
+    return reach > WIDE * out->typical ? take_sample(j, SAMPLES, out, err) : KERF_OK;
 }
 
 /* The scale from which on one is far above the others, or, where all are, above what the tensor
@@ -316,20 +342,20 @@ static kerf_status look_again(const kf_rest_job *j, const question *q, tally *ou
 }
 
 /* Runs are looked at one by one, so that the sums are those of any division into calls. */
-static kerf_status look_at_rows(const kf_rest_job *j, const sample *look, kerf_score *s,
-                                kerf_error *err)
+static kerf_status look_at_rows(const kf_rest_job *j, kerf_score *s, kerf_error *err)
 {
     const kerf_geometry *g = j->geometry;
-    const int scales = has_scales(j);
-    if (!look->has_column && !scales) return KERF_OK;
+    if (!has_scales(j)) return KERF_OK;
     const uint64_t run = j->b0 < j->b1 ? kerf_loss_run(g, j->b0, j->b1) : 1;
     for (uint64_t b = j->b0; b < j->b1; b += run) {
         kerf_cspan planes[KERF_PLANES];
         const kf_rest_job one = part_of(j, b, kf_min_u64(b + run, j->b1), planes);
+        sample look;
         tally t = {0};
         int found = 0;
-        question q = {INFINITY, scales ? far_scale(&one, look, &found) : INFINITY};
-        if (!found && !look->has_column) continue;
+        KF_TRY(sample_rows(&one, &look, err));
+        question q = {INFINITY, far_scale(&one, &look, &found)};
+        if (!found && !look.has_column) continue;
         if (!found) q.from = INFINITY; /* what a column takes is counted, and is no block lost */
         KF_TRY(look_again(&one, &q, &t, &s->lost_blocks, err));
         s->zeroed += t.zeroed;
@@ -379,7 +405,7 @@ static kerf_status look_at_matrices(const kf_rest_job *j, kerf_score *s, kerf_er
             end = kf_min_u64((b / bands + 1) * bands, j->b1);
             const kf_rest_job one = part_of(j, b, end, planes);
             KF_TRY(signal_of(&one, &signal, err));
-            KF_TRY(take_sample(&one, &look, err));
+            KF_TRY(take_sample(&one, FEW_SAMPLES, &look, err));
             const question q = question_of(&one, signal, &look);
             found |= q.most < INFINITY;
             if (!round) continue;
@@ -408,9 +434,10 @@ kerf_status kf_score_rest(const kf_rest_job *j, kerf_score *s, kerf_error *err)
     if (s->signal == 0) return KERF_OK;
     if (largest_number(j) > 0 && bands && (j->b1 - 1) / bands > j->b0 / bands)
         return look_at_matrices(j, s, err);
-    KF_TRY(take_sample(j, &look, err));
+    if (largest_number(j) == 0) return look_at_rows(j, s, err);
+    KF_TRY(take_sample(j, FEW_SAMPLES, &look, err));
     const question q = question_of(j, s->signal, &look);
-    if (q.most == INFINITY) return look_at_rows(j, &look, s, err);
+    if (q.most == INFINITY) return KERF_OK;
     KF_TRY(look_again(j, &q, &t, &s->lost_blocks, err));
     s->rest_signal = t.signal;
     s->rest_noise = t.noise;
