@@ -136,9 +136,17 @@ static kerf_nan nan_of(const quantizing *q)
     return q->team && q->team->count ? q->team->member[0].nan : KERF_NAN_ERROR;
 }
 
+static void free_rooms(quantizing *q)
+{
+    for (size_t i = 0; i < q->rooms; i++) free(q->room[i].p);
+    q->rooms = 0;
+}
+
+/* Nobody encodes any more: what is read back next may be in need of the rooms' memory. */
 static kerf_status make_notes(void *ctx, kerf_error *err)
 {
     quantizing *q = ctx;
+    free_rooms(q);
     return kf_notes_seen(q->plan->found, &q->plan->decided, q->seen, nan_of(q), err);
 }
 
@@ -332,7 +340,7 @@ kerf_status kerf_quantize(const kerf_plan *p, const kerf_team *team, const kerf_
     kerf_status s = quantize(&q, err);
     pthread_mutex_destroy(&q.lock);
     kf_work_close(&q.work);
-    for (size_t i = 0; i < q.rooms; i++) free(q.room[i].p);
+    free_rooms(&q);
     free(q.room);
     free(q.shared);
     free(q.seen);

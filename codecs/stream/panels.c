@@ -88,8 +88,8 @@ static kerf_status open_panels(kf_stream **out, const kerf_geometry *g, kerf_dty
     if (run == WHOLE_PANELS)
         s->workers = (unsigned)kf_min_u64(workers, KF_STREAM_CREW_BYTES / KF_STREAM_PANEL_BYTES);
     choose_steps(s, band, run, slow);
-    kerf_status status = room ? kf_slots_keep(s, room, err) : KERF_OK;
-    if (status == KERF_OK) status = kf_slots_share(s, err);
+    if (room) kf_slots_keep(s, room);
+    kerf_status status = kf_slots_share(s, err);
     if (status == KERF_OK) status = kf_slots_open(s, err);
     if (status != KERF_OK) {
         kf_stream_close(s);

@@ -28,8 +28,8 @@ kerf_status kf_stream_open_large(kf_stream **out, const kerf_geometry *g, kerf_d
 
 /* As kf_stream_open, for a crew of `workers` in each run: read and work are called for several
  * panels at once, in any order. slow: their work is error feedback, so that small tensors are
- * shared, too. With a room, a tensor of at most KF_STREAM_KEPT_BYTES is held there as a whole, and a
- * second run needs no read step. */
+ * shared, too. With a room, a tensor of at most KF_STREAM_KEPT_BYTES is held there as a whole where
+ * there is memory for it, and a second run needs no read step. */
 kerf_status kf_stream_open_crew(kf_stream **out, const kerf_geometry *g, kerf_dtype dense_type,
                                 unsigned workers, int slow, kf_room *room, kerf_error *err);
 /* The panels of kf_stream_open, each cut into parts for a crew. A part has a multiple of `run`

@@ -72,18 +72,16 @@ kerf_status kf_slots_open(kf_stream *s, kerf_error *err)
     return KERF_OK;
 }
 
-kerf_status kf_slots_keep(kf_stream *s, kf_room *room, kerf_error *err)
+void kf_slots_keep(kf_stream *s, kf_room *room)
 {
     const uint64_t bytes = kf_dense_bytes(s, 0, s->units);
-    if (bytes == 0 || bytes > KF_STREAM_KEPT_BYTES) return KERF_OK;
+    if (bytes == 0 || bytes > KF_STREAM_KEPT_BYTES) return;
     if (room->n < bytes) {
         free(room->p);
-        *room = (kf_room){NULL, 0};
-        KF_TRY(kf_allocate(&room->p, (size_t)bytes, 1, err));
-        room->n = (size_t)bytes;
+        *room = (kf_room){kf_alloc(bytes, 1), (size_t)bytes};
+        if (!room->p) room->n = 0; /* the tensor is read twice then */
     }
     s->kept = room->p;
-    return KERF_OK;
 }
 
 void kf_slots_close(kf_stream *s)

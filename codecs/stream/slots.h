@@ -25,9 +25,10 @@ uint64_t kf_dense_bytes(const kf_stream *s, uint64_t u0, uint64_t u1);
 void kf_shape_slot(const kf_stream *s, kf_panel *p, uint64_t i);
 
 /* In this order, once the stream knows its units and steps. keep: makes the room large enough for
- * the whole tensor, unless that is too large; its content is lost. share: allocates the planes with
- * one value per matrix. open: counts the panels and allocates the slots. */
-kerf_status kf_slots_keep(kf_stream *s, kf_room *room, kerf_error *err);
+ * the whole tensor, unless that is too large or memory is lacking; its content is lost. share:
+ * allocates the planes with one value per matrix. open: counts the panels and allocates the slots.
+ */
+void kf_slots_keep(kf_stream *s, kf_room *room);
 kerf_status kf_slots_share(kf_stream *s, kerf_error *err);
 kerf_status kf_slots_open(kf_stream *s, kerf_error *err);
 void kf_slots_close(kf_stream *s);

@@ -50,4 +50,17 @@ for kib in $(seq 12000 4000 100000); do
     limited "-v $kib" wanted convert ct --layout modelopt -j 3
 done
 check "memory: $ok runs are right, $refused are refused" test "$ok" -gt 5 -a "$refused" -gt 5
+
+# A tensor that a format looks at twice is kept in between where there is room, and read twice where there is none: one
+# of 64 MiB takes what four of 2 MiB take, and no more than 32 MiB of it.
+"$TOOLS/make_model" many few 1 4 4096
+"$TOOLS/make_model" many large 1 1 131072
+expect 0 quantize large -f nvfp4 -o wanted_large
+least=
+for kib in $(seq 12000 4000 200000); do
+    (exec >/dev/null 2>&1 && ulimit -v "$kib" && exec "$KERF" quantize few -f nvfp4 -j 1 -y -o least) && least=$kib && break
+done
+check "some memory is enough" test -n "$least"
+limited "-v $((${least:-200000} + 32000))" wanted_large quantize large -f nvfp4 -j 1
+check "a tensor above the limit of memory is quantized: $(cat err)" test "$code" -eq 0
 finish
