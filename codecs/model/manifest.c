@@ -283,22 +283,38 @@ static kerf_status carry_keys(kf_manifest *m, const kerf_reader *source, kerf_er
 }
 
 static kerf_status describe_shard(kf_manifest *m, size_t shard, const kerf_layout *layout,
-                                  const kerf_weight *weights, size_t count, kerf_error *err)
+                                  const kerf_weight *weights, const size_t *mine, size_t n,
+                                  kerf_error *err)
 {
-    kerf_weight *mine = NULL;
-    KF_TRY(kf_allocate(&mine, count, sizeof *mine, err));
-    size_t n = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (weights[i].codec.format && m->entry[m->first[i]].shard == shard) mine[n++] = weights[i];
-    }
-    kerf_status s = KERF_OK;
-    if (n > 0) {
-        char *text = kerf_layout_describe(layout, mine, n);
-        s = text ? add_key(m, shard, "kerf", text, err)
-                 : kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for metadata");
-        free(text);
-    }
-    free(mine);
+    kerf_weight *copy = NULL;
+    if (n == 0) return KERF_OK;
+    KF_TRY(kf_allocate(&copy, n, sizeof *copy, err));
+    for (size_t i = 0; i < n; i++) copy[i] = weights[mine[i]];
+    char *text = kerf_layout_describe(layout, copy, n);
+    kerf_status s = text ? add_key(m, shard, "kerf", text, err)
+                         : kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for metadata");
+    free(text);
+    free(copy);
+    return s;
+}
+
+/* Quantized weights are put into the order of their shards first: to look through all weights for
+ * each of thousands of shards would take longer than to quantize them. */
+static kerf_status describe_shards(kf_manifest *m, const kerf_layout *layout,
+                                   const kerf_weight *weights, size_t count, kerf_error *err)
+{
+    size_t *end = NULL, *order = NULL; /* of each shard, in `order`; its first is before that */
+    kerf_status s = kf_allocate(&end, (uint64_t)m->shards + 1, sizeof *end, err);
+    if (s == KERF_OK) s = kf_allocate(&order, count, sizeof *order, err);
+    for (size_t i = 0; i < count && s == KERF_OK; i++)
+        if (weights[i].codec.format) end[m->entry[m->first[i]].shard + 1]++;
+    for (size_t k = 0; k < m->shards && s == KERF_OK; k++) end[k + 1] += end[k];
+    for (size_t i = 0; i < count && s == KERF_OK; i++)
+        if (weights[i].codec.format) order[end[m->entry[m->first[i]].shard]++] = i;
+    for (size_t k = 0, at = 0; k < m->shards && s == KERF_OK; at = end[k++])
+        s = describe_shard(m, k, layout, weights, order + at, end[k] - at, err);
+    free(end);
+    free(order);
     return s;
 }
 
@@ -324,10 +340,8 @@ kerf_status kf_manifest_describe(kf_manifest *m, const kerf_reader *source, cons
     KF_TRY(place_files(m, source, err));
     KF_TRY(carry_keys(m, source, err));
     if (m->is_gguf && !has_key(m, 0, "gguf")) KF_TRY(make_gguf_keys(m, source, path, err));
-    for (size_t i = 0; i < m->shards && !m->is_gguf;
-         i++) { /* GGUF names the type of every tensor */
-        KF_TRY(describe_shard(m, i, layout, weights, count, err));
-    }
+    if (!m->is_gguf) /* which names the type of every tensor */
+        KF_TRY(describe_shards(m, layout, weights, count, err));
     return kerf_layout_companions(layout, source, weights, count, m->companion, &m->companions,
                                   err);
 }

@@ -96,13 +96,13 @@ static kerf_status open_file(kerf_writer *w, kf_out_file *f, kf_left form, uint6
     return kf_reserve_at(f->temp.fd, f->temp.path, bytes, err);
 }
 
-static kerf_status write_padding(kerf_writer *w, size_t file, kerf_error *err)
+static kerf_status write_padding(kerf_writer *w, kerf_error *err)
 {
     static const char zeros[4096];
     for (size_t i = 0; i < w->placement.count; i++) {
         const kf_place *place = &w->placement.place[i];
-        for (uint64_t at = 0; place->file == file && at < place->padding; at += sizeof zeros)
-            KF_TRY(kf_writer_put(w, file, place->offset + place->bytes + at, zeros,
+        for (uint64_t at = 0; at < place->padding; at += sizeof zeros)
+            KF_TRY(kf_writer_put(w, place->file, place->offset + place->bytes + at, zeros,
                                  (size_t)kf_min_u64(sizeof zeros, place->padding - at), err));
     }
     return KERF_OK;
@@ -116,7 +116,6 @@ static kerf_status start_file(kerf_writer *w, size_t i, kf_left form, kerf_error
     else
         KF_TRY(open_file(w, &w->file[i], form, placement->bytes, err));
     kerf_status s = kf_writer_put(w, i, 0, placement->header.p, placement->header.n, err);
-    if (s == KERF_OK) s = write_padding(w, i, err);
     free(placement->header.p); /* on disk, and not needed again */
     placement->header = (kf_text){0};
     return s;
@@ -169,7 +168,7 @@ static kerf_status start_files(kerf_writer *w, const kerf_writer_options *opt, k
     for (size_t i = 0; i < w->placement.files && s == KERF_OK; i++)
         s = start_file(w, i, file[i].form, err);
     free(file);
-    return s;
+    return s == KERF_OK ? write_padding(w, err) : s;
 }
 
 /* The target of a part is a folder of its own, which waits for the others. */
