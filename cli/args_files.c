@@ -61,8 +61,7 @@ static char *checksums_path(const args *a)
     return path;
 }
 
-/* A file that may not be replaced is found before the work, which may take hours. Folders are
- * judged by who writes them: one can be what an earlier run has left. */
+/* Files alone: a folder can be what an earlier run has left, and is judged by who writes it. */
 static kerf_status check_absent(const args *a, const char *path, kerf_error *err)
 {
     struct stat st;
@@ -90,7 +89,8 @@ static kerf_status check_files(const args *a, const char *sums, kerf_error *err)
         const char *value = args_value(a, v->writes[i]);
         if (value && !is_among(v->reads, NAMES_MOST, v->writes[i])) output[f.outputs++] = value;
     }
-    kerf_status s = kerf_files_check(&f, err);
+    kerf_status s = kerf_files_check(&f, err); /* before the work, which may take hours */
+    if (s == KERF_OK && !args_has(a, "dry-run")) s = kerf_files_check_folders(&f, err);
     for (size_t i = 0; s == KERF_OK && i < f.outputs; i++) s = check_absent(a, output[i], err);
     free(source);
     return s;

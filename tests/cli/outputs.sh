@@ -106,4 +106,23 @@ for _ in 1 2; do
 done
 # A name that is a format too is a name.
 for _ in 1 2; do expect 0 quantize m -f int8 -o int8 -y; done
+
+# A folder that is not there is said before the work, here before a source that is no good. What only shows a plan may
+# be for another machine.
+"$TOOLS/make_model" nan n.safetensors
+homeless() {
+    expect 4 "$@"
+    error_says '^kerf: none: cannot write into this folder (mkdir -p makes it)'
+}
+homeless advise n.safetensors --budget 9bits -f int8 -o none/r.json
+homeless advise n.safetensors --budget 9bits -f int8 --report none/r.html
+homeless advise n.safetensors --budget 9bits -f int8 --cache none/c.json
+homeless verify n.safetensors no-such.safetensors --junit none/j.xml
+homeless verify n.safetensors no-such.safetensors --markdown none/m.md
+homeless verify n.safetensors no-such.safetensors --write-limits none/l.json
+homeless calibrate m --tokens no-such.u16 -o none/cal
+homeless calibrate m --tokens no-such.u16 -o x --imatrix-gguf none/i.gguf
+homeless eval m --tokens no-such.u16 --junit none/e.xml
+homeless score n.safetensors -f int8 -o none/scores/
+expect 0 quantize m -f int8 -o none/o --dry-run
 finish

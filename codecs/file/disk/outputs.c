@@ -1,5 +1,6 @@
 /* outputs.c - what a call writes must be neither what it reads nor written twice: looked at by the
- * identity of files, so that links and other spellings of a path do not matter.
+ * identity of files, so that links and other spellings of a path do not matter. And it must have a
+ * folder to be in.
  *
  * An output replaces what has its name, a folder with all that is in it. What is read is a file, or
  * a folder with all that is in it: weights, index, configuration, tokenizer. */
@@ -233,5 +234,31 @@ kerf_status kerf_files_check(const kerf_files *f, kerf_error *err)
         for (size_t k = 0; k < i && s == KERF_OK; k++)
             s = check_pair(written(f, k), written(f, i), err);
     free(sources.id);
+    return s;
+}
+
+/* A link is judged by who writes through it. */
+static kerf_status check_folder(const char *path, kerf_error *err)
+{
+    struct stat st;
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    char *own = strndup(path, n), *folder = own ? kf_path_folder(own) : NULL;
+    kerf_status s = folder ? KERF_OK : no_memory(path, err);
+    if (s == KERF_OK && (lstat(own, &st) != 0 || !S_ISLNK(st.st_mode)) &&
+        access(folder, W_OK | X_OK) != 0)
+        s = kf_fail_errno(err, errno, "%s: cannot write into this folder%s", folder,
+                          errno == ENOENT ? " (mkdir -p makes it)" : "");
+    free(folder);
+    free(own);
+    return s;
+}
+
+kerf_status kerf_files_check_folders(const kerf_files *f, kerf_error *err)
+{
+    kerf_status s = KERF_OK;
+    if (!f) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "kerf_files_check_folders: no files");
+    for (size_t i = 0; i < f->outputs + f->caches && s == KERF_OK; i++)
+        s = check_folder(written(f, i), err);
     return s;
 }

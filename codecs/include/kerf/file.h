@@ -133,6 +133,10 @@ typedef struct kerf_files {
  * or a device. Ask it before the work begins. Changes nothing; whether an existing file may be
  * replaced is asked by the writers. */
 KERF_API KERF_CHECK kerf_status kerf_files_check(const kerf_files *f, kerf_error *err);
+/* KERF_E_IO: the folder that an output or a cache is to be in is not there, or not to be written
+ * to. Ask it too before work that takes hours and writes at its end; a plan that is only looked at
+ * may be for another machine. */
+KERF_API KERF_CHECK kerf_status kerf_files_check_folders(const kerf_files *f, kerf_error *err);
 
 /* --- write --------------------------------------------------------------------------------- */
 
