@@ -1,5 +1,6 @@
 /* globs.h - a list of shell patterns, and which of them match a name: found by what stands before
- * their first wildcard, so that ten thousand names of tensors are asked for as fast as ten. */
+ * their first wildcard, or behind the last one where nothing does, so that ten thousand names of
+ * tensors, or ends of names, are asked for as fast as ten. */
 #ifndef KERF_BASE_GLOBS_H
 #define KERF_BASE_GLOBS_H
 
@@ -7,16 +8,20 @@
 
 typedef struct kf_glob_entry {
     const char *text;
-    size_t prefix; /* bytes before the first wildcard: of all of them when there is none */
-    size_t index;  /* in the list */
+    size_t prefix;   /* bytes before the first wildcard: of all of them when there is none */
+    size_t index;    /* in the list */
+    const char *key; /* what a name begins with, or ends with */
+    size_t bytes;
+    int is_end;
 } kf_glob_entry;
 
 typedef struct kf_glob_span {
-    size_t prefix, first, end; /* entries with prefixes of this length */
+    size_t bytes, first, end; /* entries with keys of this length */
+    int is_end;
 } kf_glob_span;
 
 typedef struct kf_globs {
-    kf_glob_entry *entry; /* by prefix */
+    kf_glob_entry *entry; /* by key */
     kf_glob_span *span;
     size_t spans;
     int takes_equal; /* a text that equals the name matches, whatever wildcards are in it */

@@ -16,6 +16,13 @@ json 'weights.*.name' | grep 'proj' >names
 } >r.json
 check "$(wc -l <names) names" test "$(wc -l <names)" -gt 25000
 measure "a recipe of many rules" quantize m --recipe r.json -n
+{ # and with their ends alone
+    printf '{"schema": "kerf.recipe/1", "rules": [{"tensors": ["*"], "codec": "keep"}'
+    head -n 4000 names | sed 's/^model\.\(.*\)/,{"tensors": ["*.\1"], "codec": "int8"}/'
+    printf ']}'
+} >ends.json
+check "ends of names" grep -q '"\*\.layers' ends.json
+measure "a recipe of many ends of names" quantize m --recipe ends.json -n
 "$TOOLS/make_model" many few 1 3000 1
 run inspect few --json
 json 'weights.*.name' | grep 'proj' >names

@@ -1,5 +1,6 @@
 /* test_globs.c - a list of patterns finds what asking each of them finds, on patterns and names of
  * few letters, so that many match. */
+#include <fnmatch.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -77,8 +78,25 @@ static void test_none(void **state)
     kf_globs_close(&g);
 }
 
+/* Stars alone are matched without fnmatch, and as it does. */
+static void test_stars(void **state)
+{
+    (void)state;
+    size_t hits = 0;
+    for (int i = 0; i < 200000; i++) {
+        char glob[12], name[12];
+        make_text(glob, i % 3 ? "ab**" : "a.*?[]\\", 8);
+        make_text(name, "ab.", 8);
+        const int wanted = fnmatch(glob, name, 0) == 0;
+        if (kerf_glob_matches(glob, name) != wanted) fail_msg("%s %s: not %d", glob, name, wanted);
+        hits += (size_t)wanted;
+    }
+    assert_true(hits > 10000);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random), cmocka_unit_test(test_none)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_stars), cmocka_unit_test(test_random),
+                                       cmocka_unit_test(test_none)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
