@@ -4,13 +4,16 @@
 
 #include "advice/advice.h"
 #include "score/score_all.h"
+#include "stream/panels.h"
 
 static int is_possible_for(const kerf_advice *a, const kerf_advice_group *g, kerf_codec c,
                            kerf_error *why)
 {
     for (size_t m = 0; m < g->members; m++) {
         const kerf_weight *w = a->tensor[g->member[m]].weight;
-        if (kerf_codec_check(c, &w->shape, kerf_weight_dense(w)->dtype, why) != KERF_OK) return 0;
+        const kerf_dtype dtype = kerf_weight_dense(w)->dtype;
+        kerf_geometry geometry;
+        if (kf_stream_check(c, &w->shape, dtype, &geometry, why) != KERF_OK) return 0;
         if (a->layout && kerf_layout_check_weight(a->layout, c.format, w, why) != KERF_OK) return 0;
     }
     return 1;

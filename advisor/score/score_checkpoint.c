@@ -10,13 +10,16 @@
 #include "score/imatrix_names.h"
 #include "score/score_all.h"
 #include "score/score_folder.h"
+#include "stream/panels.h"
 
 /* Why a codec cannot encode all that is scored. */
 static kerf_status check_codec(const kerf_scores *s, kerf_codec codec, kerf_error *err)
 {
     for (size_t i = 0; i < s->tensors; i++) {
         const kerf_weight *w = s->weight[i];
-        kerf_status status = kerf_codec_check(codec, &w->shape, kerf_weight_dense(w)->dtype, err);
+        kerf_geometry g;
+        kerf_status status =
+            kf_stream_check(codec, &w->shape, kerf_weight_dense(w)->dtype, &g, err);
         if (status != KERF_OK) return kf_fail_at(err, status, w->name);
     }
     return KERF_OK;
@@ -31,7 +34,8 @@ static kerf_status take_codecs(kerf_scores *s, const kerf_score_request *r, kerf
         kerf_status status = check_codec(s, r->codec[c], &why);
         if (status == KERF_OK) {
             s->codec[s->codecs++] = r->codec[c];
-        } else if (status == KERF_E_NOSUP && r->required && !r->required[c]) {
+        } else if ((status == KERF_E_NOSUP || status == KERF_E_LIMIT) && r->required &&
+                   !r->required[c]) {
             kerf_left_out *out = &s->left_out[s->left_outs++];
             out->codec = r->codec[c];
             snprintf(out->reason, sizeof out->reason, "%s", why.text);

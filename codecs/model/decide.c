@@ -12,6 +12,7 @@
 #include "layout/foreign.h"
 #include "layout/layout.h"
 #include "model/select.h"
+#include "stream/panels.h"
 
 /* All that a decision rests on. */
 typedef struct request {
@@ -253,8 +254,8 @@ static kerf_status decide_all(const request *q, kf_decisions *out, kerf_error *e
         KF_TRY(fit_layout(q, d, err));
         if (!d->codec.format) continue;
         const kerf_shape *shape = &d->weight->shape;
-        kerf_status s = kerf_codec_check(d->codec, shape, kerf_weight_dense(d->weight)->dtype, err);
-        if (s == KERF_OK) s = kerf_geometry_init(&d->geometry, d->codec.format, shape, err);
+        kerf_status s = kf_stream_check(d->codec, shape, kerf_weight_dense(d->weight)->dtype,
+                                        &d->geometry, err);
         if (s != KERF_OK) return kf_fail_at(err, s, d->weight->name);
         KF_TRY(check_names(q, d, err));
         out->quantized++;

@@ -63,6 +63,28 @@ static void choose_steps(kf_stream *s, uint64_t band, uint64_t run, int slow)
     s->step = kf_min_u64(run * (runs ? runs : 1), s->whole_step);
 }
 
+static kerf_status check_band(const kerf_geometry *g, kerf_dtype dense_type, uint64_t *bytes,
+                              kerf_error *err)
+{
+    const kf_stream s = {.geometry = g, .dense_type = dense_type};
+    *bytes = g->bands ? kf_dense_bytes(&s, 0, 1) : 1;
+    if (*bytes <= KF_STREAM_BAND_BYTES) return KERF_OK;
+    return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE,
+                   "one band of %s is %llu MiB here, above the limit of %llu MiB; use a format "
+                   "with smaller groups, or keep this tensor",
+                   g->format->name, (unsigned long long)(*bytes >> 20),
+                   (unsigned long long)(KF_STREAM_BAND_BYTES >> 20));
+}
+
+kerf_status kf_stream_check(kerf_codec c, const kerf_shape *shape, kerf_dtype dense_type,
+                            kerf_geometry *g, kerf_error *err)
+{
+    uint64_t bytes;
+    KF_TRY(kerf_codec_check(c, shape, dense_type, err));
+    KF_TRY(kerf_geometry_init(g, c.format, shape, err));
+    return check_band(g, dense_type, &bytes, err);
+}
+
 /* run: as in kf_stream_open_parts; 0: panels have no parts; WHOLE_PANELS: the panels of a crew are
  * as large as those of a ring; LARGE_PANELS: as kf_stream_open_large. */
 static kerf_status open_panels(kf_stream **out, const kerf_geometry *g, kerf_dtype dense_type,
@@ -70,15 +92,8 @@ static kerf_status open_panels(kf_stream **out, const kerf_geometry *g, kerf_dty
                                kerf_error *err)
 {
     *out = NULL;
-    uint64_t band =
-        g->bands ? kf_dense_bytes(&(kf_stream){.geometry = g, .dense_type = dense_type}, 0, 1) : 1;
-    if (band > KF_STREAM_BAND_BYTES) {
-        return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE,
-                       "one band of %s is %llu MiB here, above the limit of %llu MiB; use a format "
-                       "with smaller groups, or keep this tensor",
-                       g->format->name, (unsigned long long)(band >> 20),
-                       (unsigned long long)(KF_STREAM_BAND_BYTES >> 20));
-    }
+    uint64_t band;
+    KF_TRY(check_band(g, dense_type, &band, err));
     kf_stream *s = NULL;
     KF_TRY(kf_allocate(&s, 1, sizeof *s, err));
     s->geometry = g;

@@ -15,6 +15,12 @@
 
 #include "stream/panel.h"
 
+/* Whether a tensor can be encoded, as kerf_codec_check has it, and in panels: KERF_E_LIMIT where a
+ * band is larger than KF_STREAM_BAND_BYTES. Sets its geometry. To be asked before the first tensor
+ * is begun. */
+kerf_status kf_stream_check(kerf_codec c, const kerf_shape *shape, kerf_dtype dense_type,
+                            kerf_geometry *g, kerf_error *err);
+
 /* Panels for the bands of g. dense_type: of the elements in `dense`. Spans hold exactly the bytes
  * of their panel when a step sees them. KERF_E_LIMIT: a band is larger than KF_STREAM_BAND_BYTES.
  */
