@@ -95,8 +95,32 @@ static void alpha_by_depth(kerf_advice *a)
     }
 }
 
-static kerf_status alpha_by_rules(kerf_advice *a, const kerf_advise_request *r, kerf_error *err)
+/* Every pattern must match some weight, one that is no candidate too, as those of rules must. */
+static kerf_status check_patterns(const kf_globs *globs, const kf_advising *w, kerf_error *err)
 {
+    const kerf_advise_request *r = w->request;
+    const kerf_weights *all = kerf_checkpoint_weights(w->source);
+    char *known = NULL;
+    KF_TRY(kf_allocate(&known, r->alpha_rules, 1, err));
+    for (size_t k = 0; k < kerf_weights_count(all); k++) {
+        const kerf_weight *x = kerf_weights_at(all, k);
+        for (size_t i = r->alpha_rules;
+             (i = kf_globs_last_of(globs, x->name, x->whole, i)) != KF_NO_GLOB;)
+            known[i] = 1;
+    }
+    size_t i = 0;
+    while (i < r->alpha_rules && known[i]) i++;
+    free(known);
+    if (i == r->alpha_rules) return KERF_OK;
+    return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                   "alpha of %.200s matches no tensor; kerf inspect %.200s lists them",
+                   r->alpha_rule[i].glob, w->advice->source);
+}
+
+static kerf_status alpha_by_rules(const kf_advising *w, kerf_error *err)
+{
+    kerf_advice *a = w->advice;
+    const kerf_advise_request *r = w->request;
     for (size_t i = 0; i < r->alpha_rules; i++) {
         const kerf_alpha_rule *rule = &r->alpha_rule[i];
         if (!is_alpha(rule->alpha))
@@ -106,8 +130,10 @@ static kerf_status alpha_by_rules(kerf_advice *a, const kerf_advise_request *r, 
     kf_globs globs;
     kerf_status s =
         kf_globs_open(&globs, r->alpha_rule, r->alpha_rules, sizeof *r->alpha_rule, err);
+    if (s == KERF_OK) s = check_patterns(&globs, w, err);
     for (size_t t = 0; t < a->tensors && s == KERF_OK; t++) {
-        const size_t i = kf_globs_last(&globs, a->tensor[t].weight->name, r->alpha_rules);
+        const kerf_weight *x = a->tensor[t].weight;
+        const size_t i = kf_globs_last_of(&globs, x->name, x->whole, r->alpha_rules);
         if (i != KF_NO_GLOB) a->tensor[t].alpha = r->alpha_rule[i].alpha;
     }
     kf_globs_close(&globs);
@@ -215,7 +241,7 @@ kerf_status kf_advice_find_alphas(const kf_advising *w, kerf_error *err)
         alpha_by_depth(a);
         snprintf(source, sizeof source, "built-in curves over depth, fitted to other models");
     } else if (r->alpha == KERF_ALPHA_RULES) {
-        KF_TRY(alpha_by_rules(a, r, err));
+        KF_TRY(alpha_by_rules(w, err));
         snprintf(source, sizeof source, "%.500s", r->alpha_name ? r->alpha_name : "by rules");
     }
     if (r->calibration) KF_TRY(take_calibration(a, r, source, sizeof source, err));

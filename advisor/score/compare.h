@@ -34,6 +34,9 @@ kerf_status kf_weights_like(const kerf_reader *source, const kerf_weights *other
 /* Encodes row->weight as row->other says that it was, and notes the first byte that differs. */
 kerf_status kf_compare_exactly(const kf_compare_job *job, kerf_verify_row *row, kerf_error *err);
 
+/* Fills row->limit as kerf_limits_of does; a pattern for a stack of experts is one for each. */
+unsigned kf_limits_of_row(const kerf_limits *l, kerf_verify_row *row);
+
 /* Every pattern of a limits file must match a tensor of the source, which `path` names: one that is
  * misspelt would limit nothing. l NULL: there is none. */
 kerf_status kf_limits_check(const kerf_limits *l, const kerf_weights *source, const char *path,

@@ -208,8 +208,8 @@ double kerf_limit_t2(const kerf_format *f)
     return fmin(limit, KERF_LIMIT_T2);
 }
 
-unsigned kerf_limits_of(const kerf_limits *l, const char *tensor, const kerf_format *format,
-                        double out[KERF_FIGURES])
+static unsigned find_limits(const kerf_limits *l, const char *tensor, const char *whole,
+                            const kerf_format *format, double out[KERF_FIGURES])
 {
     for (size_t f = 0; f < KERF_FIGURES; f++) out[f] = INFINITY;
     if (!l) out[KERF_FIGURE_T2] = kerf_limit_t2(format);
@@ -218,7 +218,7 @@ unsigned kerf_limits_of(const kerf_limits *l, const char *tensor, const kerf_for
     size_t i = l ? l->rules : KF_NO_GLOB;
     unsigned set = 0; /* figures: a later rule overrules an earlier one */
     while (l && set != (1u << KERF_FIGURES) - 1 &&
-           (i = kf_globs_last(&l->globs, tensor, i)) != KF_NO_GLOB) {
+           (i = kf_globs_last_of(&l->globs, tensor, whole, i)) != KF_NO_GLOB) {
         const rule *r = &l->rule[i];
         for (size_t f = 0; f < KERF_FIGURES; f++) {
             if (isnan(r->limit[f]) || set >> f & 1u) continue;
@@ -229,13 +229,27 @@ unsigned kerf_limits_of(const kerf_limits *l, const char *tensor, const kerf_for
     return (unsigned)__builtin_popcount(set);
 }
 
+unsigned kerf_limits_of(const kerf_limits *l, const char *tensor, const kerf_format *format,
+                        double out[KERF_FIGURES])
+{
+    return find_limits(l, tensor, NULL, format, out);
+}
+
+unsigned kf_limits_of_row(const kerf_limits *l, kerf_verify_row *row)
+{
+    const kerf_weight *w = row->weight;
+    return find_limits(l, w->name, w->whole, row->other ? row->other->codec.format : NULL,
+                       row->limit);
+}
+
 /* --- patterns ------------------------------------------------------------------------------ */
 
-/* Notes which rules match a name; how many more than before. */
-static size_t mark_rules(const kerf_limits *l, const char *name, char *known)
+/* Notes which rules match a weight; how many more than before. */
+static size_t mark_rules(const kerf_limits *l, const kerf_weight *w, char *known)
 {
     size_t more = 0;
-    for (size_t i = l->rules; (i = kf_globs_last(&l->globs, name, i)) != KF_NO_GLOB;) {
+    for (size_t i = l->rules;
+         (i = kf_globs_last_of(&l->globs, w->name, w->whole, i)) != KF_NO_GLOB;) {
         more += !known[i];
         known[i] = 1;
     }
@@ -251,7 +265,7 @@ kerf_status kf_limits_check(const kerf_limits *l, const kerf_weights *source, co
     KF_TRY(kf_allocate(&known, l->rules, 1, err));
     size_t matching = 0, i = 0;
     for (; i < count && matching < l->rules; i++)
-        matching += mark_rules(l, kerf_weights_at(source, i)->name, known);
+        matching += mark_rules(l, kerf_weights_at(source, i), known);
     for (i = 0; i < l->rules && known[i]; i++) {
     }
     free(known);

@@ -63,8 +63,7 @@ static kerf_status count_row(void *ctx, size_t i, kerf_error *err)
     p->problems += row->problem[0] != 0;
     p->equal += !row->measured && !row->problem[0];
     if (v->nonfinite[i] && p->nonfinite++ == 0) p->first_nonfinite = row->weight->name;
-    const unsigned limits = kerf_limits_of(
-        v->limits, row->weight->name, row->other ? row->other->codec.format : NULL, row->limit);
+    const unsigned limits = kf_limits_of_row(v->limits, row);
     if (!row->measured) return KERF_OK;
     v->limited += limits;
     p->measured++;

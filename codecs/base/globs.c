@@ -95,3 +95,11 @@ size_t kf_globs_last(const kf_globs *g, const char *name, size_t before)
     }
     return found;
 }
+
+size_t kf_globs_last_of(const kf_globs *g, const char *name, const char *whole, size_t before)
+{
+    const size_t own = kf_globs_last(g, name, before);
+    const size_t other = whole ? kf_globs_last(g, whole, before) : KF_NO_GLOB;
+    if (own == KF_NO_GLOB || other == KF_NO_GLOB) return own == KF_NO_GLOB ? other : own;
+    return own > other ? own : other;
+}

@@ -38,4 +38,8 @@ void kf_globs_close(kf_globs *g);
 /* The last pattern of the list before the index `before` that matches; KF_NO_GLOB: none. */
 size_t kf_globs_last(const kf_globs *g, const char *name, size_t before);
 
+/* The same for a weight with two names: a pattern for a stack of experts, `whole`, is one for each
+ * of them. NULL: it has but one. */
+size_t kf_globs_last_of(const kf_globs *g, const char *name, const char *whole, size_t before);
+
 #endif

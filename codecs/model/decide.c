@@ -30,14 +30,10 @@ static const char *origin_of(const kerf_rule *r)
     return r->origin ? r->origin : r->glob;
 }
 
-/* The last rule before rule `before` for a weight; a pattern for a stack of experts is one for each
- * of them. */
+/* The last rule before rule `before` for a weight. */
 static size_t last_rule(const request *q, const kerf_weight *w, size_t before)
 {
-    const size_t own = kf_globs_last(&q->globs, w->name, before);
-    const size_t whole = w->whole ? kf_globs_last(&q->globs, w->whole, before) : KF_NO_GLOB;
-    if (own == KF_NO_GLOB || whole == KF_NO_GLOB) return own == KF_NO_GLOB ? whole : own;
-    return own > whole ? own : whole;
+    return kf_globs_last_of(&q->globs, w->name, w->whole, before);
 }
 
 static int is_of_recipe(const char *origin)

@@ -268,6 +268,10 @@ def advice(run, tmp):
               lambda t: ["advise", f"{tmp}/m/config.json", "--budget", "5bits", t[1], "h200"])
     cache = ["advise", m, "--budget", "5bits", "--cache", f"{tmp}/scores.json"]
     run.tries(cache, r"name another (--cache)", lambda t: without(cache, "--cache") + [t[1], f"{tmp}/other.json"])
+    alpha = ["advise", m, "--budget", "5bits", "-f", "nvfp4,int8", "--alpha", f"{tmp}/alpha.json"]
+    with open(alpha[-1], "w") as f:
+        f.write('{"schema": "kerf.alpha/1", "alpha": {"*": 1, "*zzz*": 2}}')
+    run.tries(alpha, r"alpha of \*zzz\* matches no tensor; kerf (inspect) (\S+) lists", lambda t: [t[1], t[2]])
     run.works(["advise", f"{tmp}/experts", "--budget", "5bits", "-f", "nvfp4", "-o", f"{tmp}/r.json"], "")
     ct = ["quantize", f"{tmp}/experts", "--recipe", f"{tmp}/r.json", "--layout", "compressed-tensors", "-o", f"{tmp}/ct"]
     m2 = run.refused(ct, r"a recipe that fits: kerf (advise --layout \S+)")

@@ -87,6 +87,35 @@ def case_idle_rules(kerf, tmp):
     need(said == [], "an option is there to change a recipe")
 
 
+def case_patterns_of_stacks(kerf, tmp):
+    """A pattern for a stack of experts is one for each of them, in every file and option that takes patterns; one that matches nothing is refused by all."""
+    layer = L + "mlp.experts."
+    m = model(f"{tmp}/m", [(layer + "gate_up_proj", "BF16", (2, 256, 256)), (layer + "down_proj", "BF16", (2, 256, 128))], model_type="qwen3_5_moe", hidden_size=256,
+              num_experts=2, moe_intermediate_size=128, num_hidden_layers=1)
+    out = ["--layout", "compressed-tensors", "-o", f"{tmp}/out", "-y"]
+    kerf("quantize", m, "-f", "nvfp4", *out)
+
+    def put(name, schema, **content):
+        with open(f"{tmp}/{name}", "w") as f:
+            json.dump({"schema": schema, **content}, f)
+        return f"{tmp}/{name}"
+
+    advise = ("advise", m, "--budget", "6bits", "-f", "nvfp4,mxfp8-e4m3", "--layout", "compressed-tensors")
+    for stack, code in ((layer + "*_proj", 0), (layer + "zzz*", 2)):
+        says = "matches no tensor; kerf inspect" if code else None
+        for args in (["-f", "nvfp4", "--keep", stack], ["-f", "nvfp4", "--only", stack], ["-f", "nvfp4", "--tensor", f"{stack}=nvfp4"],
+                     ["--recipe", put("r.json", "kerf.recipe/1", rules=[{"tensors": [stack], "codec": "nvfp4"}])]):
+            kerf("quantize", m, *args, "-n", *out[:2], code=code, says=says)
+        kerf(*advise, "--alpha", put("a.json", "kerf.alpha/1", alpha={"*": 1, stack: 50}), code=code, says=says)
+        limits = put("l.json", "kerf.limits/1", default={"t2": 1}, tensors={stack: {"t2": 1}})
+        kerf("verify", m, f"{tmp}/out", "--limits", limits, code=code, says="match no tensor; kerf inspect" if code else None)
+    losses = [kerf.json(*advise, *args)["groups"][0]["candidates"][0]["t2"] for args in ([], ["--alpha", put("a.json", "kerf.alpha/1", alpha={layer + "*_proj": 50})])]
+    need(math.isclose(losses[1], 50 * losses[0], rel_tol=1e-6), losses)
+    tight = put("l.json", "kerf.limits/1", default={"t2": 1}, tensors={layer + "gate_up_proj": {"t2": 1e-9}})
+    rows = kerf.json("verify", m, f"{tmp}/out", "--limits", tight, code=1)["tensors"]
+    need(sorted(bool(t["over"]) for t in rows if "t2" in t) == [False] * 2 + [True] * 4, rows)
+
+
 def case_options_and_recipes(kerf, tmp):
     """What --keep and --only leave out, a recipe does not take: they did nothing beside one, without a word."""
     names = [L + f"mlp.{p}_proj.weight" for p in ("up", "gate", "down")]

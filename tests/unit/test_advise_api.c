@@ -199,9 +199,19 @@ static double bytes_of(const kerf_advice *a, const char *part)
     return bytes;
 }
 
+static void refuse(const kerf_advise_request *r, const char *says)
+{
+    kerf_advice *a = (kerf_advice *)model; /* must become NULL */
+    kerf_error err = {0};
+    assert_int_equal(kerf_advise(model, r, NULL, NULL, &a, &err), KERF_E_ARG);
+    if (!strstr(err.text, says)) fail_msg("'%s' does not say '%s'", err.text, says);
+    assert_null(a);
+}
+
 static void test_alpha(void **state)
 {
-    static const kerf_alpha_rule rule[] = {{"*", 1}, {"*down_proj*", 100}, {"*nothing*", 7}};
+    static const kerf_alpha_rule rule[] = {
+        {"*", 1}, {"*down_proj*", 100}, {"*norm*", 7}, {"*nothing*", 7}};
     kerf_advise_request r = request_of((kerf_budget){.bits = 5});
     kerf_advice *a = advise(&r);
     const double flat = bytes_of(a, "down_proj");
@@ -220,6 +230,9 @@ static void test_alpha(void **state)
         assert_true(a->tensor[t].alpha == (down ? 100 : 1));
     }
     kerf_advice_close(a);
+    r.alpha_rules =
+        4; /* the last matches nothing; one that matches what is kept is none the less one */
+    refuse(&r, "alpha of *nothing* matches no tensor");
 
     const char *path = in_folder(state, "alpha.json");
     const char text[] = "{\"schema\": \"kerf.alpha/1\", \"alpha\": {\"a*\": 2, \"b\": 0.5}}";
@@ -235,15 +248,6 @@ static void test_alpha(void **state)
     assert_int_equal(kerf_alphas_open(path, &alphas, &err), KERF_E_DATA);
     assert_null(alphas);
     assert_int_equal(kerf_alphas_open(in_folder(state, "none"), &alphas, &err), KERF_E_IO);
-}
-
-static void refuse(const kerf_advise_request *r, const char *says)
-{
-    kerf_advice *a = (kerf_advice *)model; /* must become NULL */
-    kerf_error err = {0};
-    assert_int_equal(kerf_advise(model, r, NULL, NULL, &a, &err), KERF_E_ARG);
-    if (!strstr(err.text, says)) fail_msg("'%s' does not say '%s'", err.text, says);
-    assert_null(a);
 }
 
 /* A choice of one format for all tries each: those that do not fit are no failure, and the error of

@@ -24,7 +24,8 @@ extern "C" {
 
 /* --- request ------------------------------------------------------------------------------- */
 
-/* How much errors matter: alpha of the tensors that match a shell pattern. */
+/* How much errors matter: alpha of the tensors that match a shell pattern; of several, the last. A
+ * pattern that matches no tensor is KERF_E_ARG. */
 typedef struct kerf_alpha_rule {
     const char *glob;
     double alpha; /* above 0, below 1e12 */
