@@ -388,8 +388,8 @@ kerf_status kf_notes_seen(kf_notes *n, const kf_decisions *d, const unsigned cha
     }
     KF_TRY(
         add_list(n, &overflow,
-                 "with numbers above the range of their new type, or of its fp16 scales, which are "
-                 "Inf now (what a model computes from there becomes NaN)",
+                 "with numbers above the range of their new type, or of its scales, which are Inf "
+                 "now (what a model computes from there becomes NaN)",
                  err));
     KF_TRY(add_list(n, &unweighted,
                     "with groups of columns whose importance is 0 throughout, in which no error "

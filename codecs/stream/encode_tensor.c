@@ -136,13 +136,15 @@ static void see(encode_run *run, const kf_panel *p)
     pthread_mutex_unlock(&run->lock);
 }
 
-static void see_made(encode_run *run, const kf_panel *p)
+static kerf_status see_made(encode_run *run, const kf_panel *p, kerf_error *err)
 {
-    int *infinite = run->job->infinite;
-    if (!infinite || !kf_made_infinite(run->job->geometry, p)) return;
+    int made;
+    if (!run->job->infinite) return KERF_OK;
+    KF_TRY(kf_made_infinite(run->job->geometry, p, &run->exec, &made, err));
     pthread_mutex_lock(&run->lock);
-    *infinite = 1;
+    *run->job->infinite |= made;
     pthread_mutex_unlock(&run->lock);
+    return KERF_OK;
 }
 
 static kerf_status encode_step(void *ctx, kf_panel *p, kerf_error *err)
@@ -156,7 +158,7 @@ static kerf_status encode_step(void *ctx, kf_panel *p, kerf_error *err)
         kerf_status s = encode_bands(run, p, u, kf_min_u64(u + step, p->u1), err);
         if (s != KERF_OK) return kf_explain_encode(job->tensor, s, err);
     }
-    see_made(run, p);
+    KF_TRY(see_made(run, p, err));
     if (job->look) KF_TRY(job->look(job->look_ctx, p, err));
     return kf_work_add(job->work, p->dense.n, err);
 }

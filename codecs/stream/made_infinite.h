@@ -4,7 +4,9 @@
 
 #include "stream/panel.h"
 
-/* Whether codes that are numbers, or scales, of an encoded panel are Inf or NaN. */
-int kf_made_infinite(const kerf_geometry *g, const kf_panel *p);
+/* Whether codes that are numbers, or scales, of an encoded panel are Inf or NaN, or decode to it.
+ */
+kerf_status kf_made_infinite(const kerf_geometry *g, const kf_panel *p, const kerf_exec *exec,
+                             int *out, kerf_error *err);
 
 #endif

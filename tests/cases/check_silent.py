@@ -155,6 +155,20 @@ def case_no_importance(kerf, tmp):
                 kerf("verify", m, f"{tmp}/out")
 
 
+def case_near_the_end(kerf, tmp):
+    """Weights within a step of 2^128 that codes and scales have as more: what verify counts as Inf, quantize has said."""
+    for dtype, most in (("F32", f32(3.4028234e38)), ("BF16", 3.3895313892515355e38)):
+        for value, ends in ((most, True), (-most, True), (most / 16, False)):
+            m = model(f"{tmp}/m", [(UP[0], dtype, (256, 256), numbers(65535) + [value])], model_type="llama")
+            found = set()
+            for code in ("mxfp4", "mxfp4:floor", "mxfp6-e3m2", "mxfp8-e4m3", "mxfp8-e5m2", "nvfp4", "nvfp4:ct", "int8", "int8-tensor", "int4-g32", "int4-g32-asym", "int2-g16-asym", "nf4", "fp8-e4m3"):
+                said = [s for s in notes(kerf, m, f"{tmp}/out", code=code) if UP[0] in s and "which are Inf now" in s]
+                total = json.loads(subprocess.run([kerf.path, "verify", m, f"{tmp}/out", "--json"], capture_output=True, text=True).stdout)["total"]
+                need(len(said) == (total["nonfinite"] > 0), f"{dtype} {value} {code}: {total['nonfinite']} are Inf, and {said}")
+                found |= {code} if said else set()
+            need(("mxfp4" in found and "mxfp4:floor" not in found) if ends else not found, found)
+
+
 def case_nothing_of_much(kerf, tmp):
     """A header may claim any number of rows or matrices without elements: they are kept, whatever asks for them."""
     for shape in ((1 << 40, 0, 16), (1 << 24, 0, 64), (0, 1 << 40), (1 << 40, 0), (1 << 10, 1 << 10, 0)):
