@@ -14,6 +14,7 @@
 #include "layout/layout.h"
 #include "model/arrange_experts.h"
 #include "model/not_a_model.h"
+#include "model/plan_notes.h"
 #include "model/write_model.h"
 #include "stream/copy_tensor.h"
 #include "stream/panels.h"
@@ -83,9 +84,10 @@ static kerf_status group_differs(const converting *c, const kerf_weight *w, int 
     return KERF_OK;
 }
 
-static kerf_status find_losses(converting *c, kerf_error *err)
+static kerf_status find_losses(converting *c, const kerf_output *to, kerf_error *err)
 {
     const int is_moved = is_only_moved(c);
+    c->losses.undeclared = kf_is_undeclared(&c->manifest, c->layout, to->path) != 0;
     c->losses.cache = c->cache.is_there && !c->cache.scheme;
     for (size_t i = 0; i < c->count; i++) {
         const kerf_weight *w = weight_at(c, i);
@@ -340,7 +342,7 @@ static kerf_status convert(converting *c, const kerf_checkpoint *source, const k
     KF_TRY(check_source(c, source, for_llama, err));
     c->count = kerf_weights_count(c->source->weights);
     KF_TRY(declare_output(c, to, err));
-    KF_TRY(find_losses(c, err));
+    KF_TRY(find_losses(c, to, err));
     return kf_write_model(&out, err);
 }
 
@@ -365,6 +367,10 @@ static const struct {
     {offsetof(kerf_losses, cache),
      "quantization of the KV cache (kv_cache_scheme in config.json), "
      "which the new layout has no words for: runtimes will not do it"},
+    {offsetof(kerf_losses, undeclared),
+     "config.json that says how the weights are quantized, without which loaders of the new "
+     "layout take codes for weights: the source has none; with that of the model beside it, the "
+     "output has one that says it"},
 };
 
 const char *kerf_losses_at(const kerf_losses *l, size_t i, uint64_t *count)

@@ -207,8 +207,9 @@ static kerf_status make(kerf_plan *p, const kerf_select *select, const kerf_rule
     KF_TRY(note_feedback(p, err));
     KF_TRY(check_blocks(p, err));
     if (p->decided.quantized > 0) KF_TRY(declare_output(p, err));
-    if (p->decided.quantized > 0 && !p->manifest.companions)
-        KF_TRY(kf_notes_undeclared(&p->notes, p->source->reader, p->layout, p->to.path, err));
+    if (p->decided.quantized > 0)
+        KF_TRY(kf_notes_undeclared(&p->notes, p->source->reader, &p->manifest, p->layout,
+                                   p->to.path, err));
     sum_up(p);
     return KERF_OK;
 }

@@ -316,13 +316,17 @@ static int is_file(const char *to)
                   kf_has_suffix(to, ".safetensors.zst"));
 }
 
-kerf_status kf_notes_undeclared(kf_notes *n, const kerf_reader *r, const kerf_layout *l,
-                                const char *to, kerf_error *err)
+int kf_is_undeclared(const kf_manifest *m, const kerf_layout *l, const char *to)
+{
+    return !m->companions && kf_config_table[l - kf_layouts].file[0].key && !is_file(to);
+}
+
+kerf_status kf_notes_undeclared(kf_notes *n, const kerf_reader *r, const kf_manifest *m,
+                                const kerf_layout *l, const char *to, kerf_error *err)
 {
     kf_text t = {0};
     const int is_folder = kerf_reader_is_folder(r);
-    if (!kf_config_table[l - kf_layouts].file[0].key || is_file(to) || (!to && !is_folder))
-        return KERF_OK;
+    if (!kf_is_undeclared(m, l, to) || (!to && !is_folder)) return KERF_OK;
     if (is_folder)
         kf_text_add(&t,
                     "%.600s has no config.json, where loaders look for how weights are quantized: "

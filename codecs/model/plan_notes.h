@@ -3,6 +3,7 @@
 #define KERF_MODEL_PLAN_NOTES_H
 
 #include "model/decide.h"
+#include "model/manifest.h"
 
 enum { KF_NOTES_MOST = 16 };
 
@@ -20,9 +21,10 @@ kerf_status kf_notes_unused(kf_notes *n, kerf_error *err);
 /* Folders in that of the source which its loaders read and no output has: `to`, its path, or NULL.
  */
 kerf_status kf_notes_subfolders(kf_notes *n, const kerf_reader *r, const char *to, kerf_error *err);
-/* A layout whose loaders read config.json, which this output has none of. */
-kerf_status kf_notes_undeclared(kf_notes *n, const kerf_reader *r, const kerf_layout *l,
-                                const char *to, kerf_error *err);
+/* A layout whose loaders read config.json, which this output, a folder, has none of. */
+int kf_is_undeclared(const kf_manifest *m, const kerf_layout *l, const char *to);
+kerf_status kf_notes_undeclared(kf_notes *n, const kerf_reader *r, const kf_manifest *m,
+                                const kerf_layout *l, const char *to, kerf_error *err);
 /* What was seen in numbers: `seen` has KF_SAW_... of each decision; nan: as it was quantized. */
 enum {
     KF_SAW_NAN = 1,

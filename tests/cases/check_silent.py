@@ -198,6 +198,20 @@ def case_undeclared(kerf, tmp):
         f.write("{}")  # as it says
     need(not notes(kerf, f"{tmp}/m", f"{tmp}/modelopt", "--layout", "modelopt"), "said although it is there")
     kerf("inspect", f"{tmp}/modelopt")
+    # convert says it as well, of a folder whose loaders look there, and of nothing else
+    for codec, layout in (("int8", "compressed-tensors"), ("nvfp4", "modelopt"), ("int4-g128", "gptq"), ("nf4", "bitsandbytes"), ("fp8-e4m3-128x128", "deepseek")):
+        for config in (True, False):
+            os.path.exists(f"{tmp}/m/config.json") and os.remove(f"{tmp}/m/config.json")
+            if config:
+                shutil.copy(f"{tmp}/modelopt/config.json", f"{tmp}/m/config.json")
+            kerf("quantize", f"{tmp}/m", "-f", codec, "-o", f"{tmp}/own", "-y")
+            for out, says in ((f"{tmp}/moved", not config), (f"{tmp}/moved.safetensors", False)):
+                said = [s for s in losses(kerf, f"{tmp}/own", layout, out) if "config.json" in s]
+                need(len(said) == says and all("1 config.json that says how the weights are quantized" in s for s in said), f"{layout} {config} {out}: {said}")
+            need(not losses(kerf, f"{tmp}/own", "kerf", f"{tmp}/moved"), "its own layout stands in the files")
+            shutil.rmtree(f"{tmp}/own")
+            shutil.rmtree(f"{tmp}/moved")
+    kerf("quantize", f"{tmp}/m", "-f", "q4_k", "-o", f"{tmp}/o.gguf", code=3, says="there is no config.json that says which this is: convert it")
 
 
 def case_beside(kerf, tmp):

@@ -194,6 +194,8 @@ typedef struct kerf_losses {
     uint64_t foreign;      /* block scales whose byte one of the layouts reads as another number  */
     uint64_t cache;        /* 1: config.json said that the KV cache is quantized, in a way that the
                               new layout has no words for                                         */
+    uint64_t undeclared;   /* 1: the new layout's loaders look in config.json for how weights are
+                              quantized, and the source has none that could say it                */
 } kerf_losses;
 
 /* The i-th kind of loss in words, to be written behind its number, which is *count; NULL past the
