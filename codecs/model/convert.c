@@ -144,6 +144,8 @@ static kerf_status declare_weight(converting *c, target *t, kerf_error *err)
     }
     KF_TRY(kerf_weight_fit(c->source->reader, c->layout, w, &t->foreign_from, err));
     if (w->codec.format) KF_TRY(check_weight(c, w, err));
+    if (w->codec.format && w->layout == c->layout && !c->manifest.is_gguf)
+        return kf_manifest_add_stored(&c->manifest, w, err); /* copied, whatever its types are */
     return kf_manifest_add_weight(&c->manifest, c->layout, w, err);
 }
 

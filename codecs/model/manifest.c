@@ -146,13 +146,27 @@ kerf_status kf_manifest_add_dense(kf_manifest *m, const kerf_weight *w, kerf_dty
     return add_entry(m, w->name, dtype, shape, w->plane[0]->shard, err);
 }
 
+/* What its layout calls a plane. */
+static const char *name_of_plane(const kerf_weight *w, kerf_plane_id p, char *name, size_t size)
+{
+    kerf_entry e;
+    kerf_plane_id plane = KERF_PLANES;
+    for (size_t i = 0; kerf_layout_entry(w->layout, w, i, name, size, &e, &plane); i++)
+        if (plane == p) return name;
+    return w->plane[p]->name;
+}
+
 kerf_status kf_manifest_add_stored(kf_manifest *m, const kerf_weight *w, kerf_error *err)
 {
+    char own[KERF_MAX_NAME_BYTES + 32];
     KF_TRY(begin_weight(m, err));
     for (size_t i = 0; i < KERF_PLANES + KERF_EXTRAS; i++) {
         const kerf_tensor *t = i < KERF_PLANES ? w->plane[i] : w->extra[i - KERF_PLANES];
         if (!t) continue;
-        KF_TRY(add_entry(m, t->name, t->dtype, &t->shape, t->shard, err));
+        const char *name = i < KERF_PLANES && !t->block_type
+                               ? name_of_plane(w, (kerf_plane_id)i, own, sizeof own)
+                               : t->name;
+        KF_TRY(add_entry(m, name, t->dtype, &t->shape, t->shard, err));
         m->block_type[m->count - 1] = t->block_type;
     }
     return KERF_OK;

@@ -7,7 +7,7 @@ import struct
 import subprocess
 import sys
 
-from files import e4m3, f32, model, need, numbers, read, run_cases, write, write_gguf
+from files import count, e4m3, f32, model, need, numbers, pack, read, run_cases, write, write_gguf
 
 L = "model.layers.0."
 SHAPES = (("gate_up_proj", 256, 128), ("down_proj", 128, 128))  # out, in
@@ -357,6 +357,29 @@ def case_names(kerf, tmp):
     for path in ("model", "./org/model", "/org/model", "org/model.safetensors", "org/a/b", "org/", "org/..", ".org/x"):
         r = subprocess.run([kerf.path, "inspect", path], capture_output=True, text=True, cwd=tmp, env={**os.environ, **home})
         need(r.returncode == 4 and "hf download" not in r.stderr and "No such file" in r.stderr, f"{path}: {r.stderr}")
+
+
+def case_names_of_scales(kerf, tmp):
+    """FP8 that stays as it is has the name of its scales that loaders of the layout ask for, and the type that it had."""
+    down, up = ("model.layers.0.mlp.down_proj", (256, 256)), ("model.layers.0.mlp.up_proj.weight", "BF16", (256, 256))
+    tiles = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
+    rows = {"quant_method": "fp8", "activation_scheme": "dynamic"}
+    for suffix, dtype, shape, config, codec, layout, name in (
+            ("weight_scale", "F32", (2, 2), tiles, "fp8-e4m3-128x128", "deepseek", "weight_scale_inv"), ("weight_scale_inv", "BF16", (2, 2), tiles, "fp8-e4m3-128x128", "deepseek", "weight_scale_inv"),
+            ("scale", "F8_E8M0", (2, 2), tiles, "fp8-e4m3-128x128", "deepseek", "weight_scale_inv"), ("scale_inv", "BF16", (2, 2), tiles, "fp8-e4m3-128x128", "deepseek", "weight_scale_inv"),
+            ("weight_scale_inv", "F32", (256, 1), rows, "fp8-e4m3-row", "compressed-tensors", "weight_scale"), ("scale", "F32", (256, 1), rows, "fp8-e4m3-row", "compressed-tensors", "weight_scale")):
+        scales = [2.0 ** -(5 + i % 3) for i in range(count(shape))]
+        source = model(f"{tmp}/m", [(down[0] + ".weight", "F8_E4M3", down[1]), (f"{down[0]}.{suffix}", dtype, shape, scales), up], model_type="llama", hidden_size=256,
+                       num_hidden_layers=1, quantization_config=config)
+        kerf("dequantize", source, "-o", f"{tmp}/truth", "-y")
+        for verb in (("quantize", source, "-f", codec), ("convert", source)):
+            kerf(*verb, "--layout", layout, "-o", f"{tmp}/out", "-y")
+            there = {n: t for n, t in read(f"{tmp}/out/model.safetensors").items() if n.startswith(down[0])}
+            need(set(there) == {down[0] + ".weight", f"{down[0]}.{name}"}, f"{suffix}, {verb[0]}: {sorted(there)}")
+            need(there[f"{down[0]}.{name}"] == (dtype, list(shape), pack(dtype, scales)), f"{suffix}, {verb[0]}: {there}")
+            kerf("dequantize", f"{tmp}/out", "-o", f"{tmp}/again", "-y")
+            truth, again = (read(f"{tmp}/{n}/model.safetensors")[down[0] + ".weight"] for n in ("truth", "again"))
+            need(truth == again, f"{suffix}, {verb[0]}: other numbers")
 
 
 def case_overwritten(kerf, tmp):
