@@ -27,6 +27,7 @@ typedef struct doubt {
     size_t size;
     kerf_status status;
     kerf_error *err;
+    int own_names; /* a row has its own names for scales, and no alias */
 } doubt;
 
 /* Notes a reason when no row came as far before; the answer of who doubts. */
@@ -351,7 +352,7 @@ static int take_parts(const kerf_reader *r, const kf_stored *s, kerf_weight *w, 
     for (; kerf_layout_entry(w->layout, w, i, name, sizeof name, &e, &p); i++) {
         const kerf_tensor *t = kerf_reader_find(r, name);
         const kerf_plane *plane = p == KERF_PLANES ? NULL : &w->geometry.plane[p];
-        if (!t) t = kf_find_alias(r, name);
+        if (!t && !d->own_names) t = kf_find_alias(r, name);
         int is_state = kf_has_suffix(name, KF_STATE_SUFFIX); /* whose length is free */
         if (!t) return lacks(d, 4 * i, "%s is missing", name);
         if (!is_state && !is_stored_as(w, t, &e, plane)) return doubt_form(d, i, w, t, &e);
@@ -392,13 +393,16 @@ static int try_rows(const kerf_reader *r, const kerf_tensor *t, const kerf_layou
                     kerf_weight *w, char *name, doubt *d)
 {
     if (strlen(t->name) > KERF_MAX_NAME_BYTES) return 0;
-    for (int others = first == NULL; others < 2; others++)
+    /* of those that config.json names, then of all; by their own names, then by others */
+    for (int pass = first ? 0 : 2; pass < 4; pass++) {
+        d->own_names = pass % 2 == 0;
         for (size_t i = 0; i < kf_stored_count; i++) {
             const kf_stored *s = &kf_stored_table[i];
-            if (!others && &kf_layouts[s->layout] != first) continue;
+            if (pass < 2 && &kf_layouts[s->layout] != first) continue;
             if (try_row(r, s, t, name, w, d)) return 1;
             if (d->status != KERF_OK) return 0;
         }
+    }
     return 0;
 }
 

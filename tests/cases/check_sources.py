@@ -382,6 +382,17 @@ def case_names_of_scales(kerf, tmp):
             need(truth == again, f"{suffix}, {verb[0]}: other numbers")
 
 
+def case_own_names_first(kerf, tmp):
+    """Without a config.json that names a layout, names that a layout has as its own say more than those that are another's for the same."""
+    down = "model.layers.0.mlp.down_proj"
+    for suffix, layout in (("weight_scale_inv", "deepseek"), ("weight_scale", "compressed-tensors")):
+        source = model(f"{tmp}/m", [(down + ".weight", "F8_E4M3", (256, 256)), (f"{down}.{suffix}", "F32", (2, 2), [0.5] * 4), ("model.layers.0.mlp.up_proj.weight", "BF16", (256, 256))],
+                       model_type="llama", hidden_size=256, num_hidden_layers=1)
+        kerf("inspect", source, code=1, says=f"down_proj.weight: is in layout {layout}, but")
+        kerf("quantize", source, "-f", "fp8-e4m3-128x128", "--keep", "*down*", "--layout", layout, "-o", f"{tmp}/out", "-y")
+        need(read(f"{tmp}/out/model.safetensors")[down + ".weight"] == read(f"{source}/model.safetensors")[down + ".weight"], f"{suffix} does not stay")
+
+
 def case_overwritten(kerf, tmp):
     """-y replaces checkpoints. A folder of other things, named by mistake, keeps them, and no refusal proposes -y
     where that would not help."""
