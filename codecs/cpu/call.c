@@ -106,6 +106,17 @@ kf_host_range kf_call_range(const kf_call *c)
     return r;
 }
 
+kerf_status kf_check_importance(const float *importance, uint64_t first, uint64_t count,
+                                kerf_error *err)
+{
+    for (uint64_t i = first; i < first + count; i++)
+        if (!(importance[i] >= 0 && importance[i] <= 1e30f))
+            return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                           "importance %llu is %g; each is from 0 to 1e30", (unsigned long long)i,
+                           (double)importance[i]);
+    return KERF_OK;
+}
+
 kerf_status kf_out_of_memory(kerf_error *err)
 {
     return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "out of memory");

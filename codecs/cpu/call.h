@@ -28,9 +28,9 @@ typedef struct kf_call {
 
 extern const kerf_exec kf_default_exec;
 
-/* Who computes: all zeros for NULL, and no device for what devices have no kernels for, of blocks of
- * two levels (geometry SUPER) all but decoding, nor with feedback that was made for the processor:
- * both the processor takes. room: where the answer may stand. */
+/* Who computes: all zeros for NULL, and no device for what devices have no kernels for, of blocks
+ * of two levels (geometry SUPER) all but decoding, nor with feedback that was made for the
+ * processor: both the processor takes. room: where the answer may stand. */
 const kerf_exec *kf_exec_for(const kerf_geometry *g, const kerf_exec *exec, kerf_exec *room);
 
 /* Fills what all calls share and checks the range, the type, and whether the backend exists. */
@@ -43,6 +43,11 @@ kerf_status kf_check_elements(const kf_call *c, kerf_cspan have, const char *wha
 /* The planes that are read, or written; KERF_E_BUFFER when one is too short, KERF_E_ARG: NULL. */
 kerf_status kf_call_planes(kf_call *c, const kerf_cspan planes[KERF_PLANES], kerf_error *err);
 kerf_status kf_call_out(kf_call *c, const kerf_span planes[KERF_PLANES], kerf_error *err);
+
+/* KERF_E_ARG for one of `count` from `first` on that is below 0, above 1e30 or no number: what is
+ * weighed by that becomes infinite or nothing. */
+kerf_status kf_check_importance(const float *importance, uint64_t first, uint64_t count,
+                                kerf_error *err);
 
 /* The whole call for a device. */
 kf_host_range kf_call_range(const kf_call *c);

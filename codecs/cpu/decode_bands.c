@@ -169,6 +169,8 @@ kerf_status kerf_find_loss(const kerf_geometry *g, uint64_t b0, uint64_t b1,
     KF_TRY(kf_call_planes(&c, planes, err));
     KF_TRY(kf_check_elements(&c, src, "source", err));
     if (b0 == b1) return KERF_OK;
+    if (importance && g->elements > 0)
+        KF_TRY(kf_check_importance(importance, 0, kf_last_dim(&g->shape), err));
     c.source = src.p;
     loss_job j = {.c = &c, .bands = kerf_loss_run(g, b0, b1), .importance = importance};
     j.runs = kf_div_up(b1 - b0, j.bands);

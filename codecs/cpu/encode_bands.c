@@ -107,15 +107,9 @@ static kerf_status take_importance(kf_call *c, const kerf_encoder *encoder, cons
                        (unsigned long long)exec->importances, (unsigned long long)g->cols);
     c->importance = exec->importance;
     c->importance_step = exec->importances == g->cols ? 0 : g->cols;
-    /* what is weighed by more, or by no number, becomes infinite or nothing */
     const uint64_t step = c->importance_step;
     const uint64_t count = step && c->matrices ? c->matrices * step : g->cols;
-    for (uint64_t i = c->first_matrix * step; i < c->first_matrix * step + count; i++)
-        if (!(exec->importance[i] >= 0 && exec->importance[i] <= 1e30f))
-            return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
-                           "importance %llu is %g; each is from 0 to 1e30", (unsigned long long)i,
-                           (double)exec->importance[i]);
-    return KERF_OK;
+    return kf_check_importance(exec->importance, c->first_matrix * step, count, err);
 }
 
 static kerf_status take_feedback(kf_call *c, const kerf_exec *exec, kerf_error *err)
