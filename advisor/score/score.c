@@ -11,6 +11,7 @@
 #include <zstd.h>
 
 #include "base/base.h"
+#include "base/zstd_level.h"
 #include "score/score_rest.h"
 
 #define ZSTD_OUT_BYTES ((size_t)1 << 17)
@@ -182,6 +183,7 @@ kerf_status kerf_scorer_add(kerf_scorer *s, uint64_t b0, uint64_t b1,
 
 static kerf_status open_zstd(kerf_scorer *s, int level, kerf_error *err)
 {
+    KF_TRY(kf_check_zstd_level(level, err));
     s->zstd = ZSTD_createCCtx();
     s->zstd_out = kf_alloc(ZSTD_OUT_BYTES, 1);
     if (!s->zstd || !s->zstd_out) {

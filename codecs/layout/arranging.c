@@ -11,6 +11,20 @@
 static const char down_name[] = "down_proj";
 const char kf_experts_mark[] = "experts.";
 
+size_t kf_before_expert(const char *name, uint64_t *number)
+{
+    const size_t n = strlen(kf_experts_mark);
+    size_t found = 0;
+    for (const char *at = name; (at = strstr(at, kf_experts_mark)) != NULL; at += n) {
+        const size_t digits = strspn(at + n, "0123456789");
+        if ((at != name && at[-1] != '.') || digits == 0 || digits > 9 || at[n + digits] != '.')
+            continue;
+        found = (size_t)(at - name) + n;
+        if (number) *number = strtoull(at + n, NULL, 10);
+    }
+    return found;
+}
+
 /* gate and up are a row of groups.def. */
 const char *kf_single_end(int which)
 {

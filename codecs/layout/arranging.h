@@ -22,6 +22,10 @@ const char *kf_stack_end(int which, char out[KF_STACK_END]);
 
 extern const char kf_experts_mark[]; /* what stands before them in names */
 
+/* Of "X.experts.7.Y" the bytes before the 7, which *number (may be NULL) becomes; of several, the
+ * last. 0: it is no name of one expert. */
+size_t kf_before_expert(const char *name, uint64_t *number);
+
 /* A list of weights that is being made. */
 typedef struct kf_arranging {
     kerf_weights *out;

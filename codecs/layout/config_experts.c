@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "layout/arranging.h"
 #include "layout/config_keys.h"
 
 #define EXPERTS ".experts"
@@ -18,15 +19,12 @@
 /* The layer of all experts that this matrix is of; 0: of none. */
 static int experts_of(const kerf_weight *w, char out[KERF_MAX_NAME_BYTES + 16])
 {
-    const char *found = NULL;
+    size_t n = kf_before_expert(w->name, NULL);
     if (w->shape.rank < 2 || strlen(w->name) > KERF_MAX_NAME_BYTES) return 0;
-    for (const char *at = w->name; (at = strstr(at, EXPERTS ".")) != NULL; at++) found = at;
-    if (found) {
-        const char *number = found + strlen(EXPERTS ".");
-        const size_t digits = strspn(number, "0123456789");
-        if (w->shape.rank == 2 && (!digits || number[digits] != '.')) return 0;
-        memcpy(out, w->name, (size_t)(number - 1 - w->name));
-        out[number - 1 - w->name] = 0;
+    for (const char *at = w->name; !n && w->shape.rank > 2 && (at = strstr(at, EXPERTS "."));)
+        n = (size_t)(at - w->name) + strlen(EXPERTS ".");
+    if (n) { /* without the last dot */
+        snprintf(out, KERF_MAX_NAME_BYTES + 16, "%.*s", (int)n - 1, w->name);
         return 1;
     }
     const kerf_piece p = w->place.piece; /* tables of positions may have three dimensions, too */

@@ -275,16 +275,6 @@ static void name_fitting(const request *q, const kerf_decision *d, char *out, si
     }
 }
 
-/* The bytes of a name before the number of an expert; 0: it is of none. */
-static size_t before_expert(const char *name)
-{
-    const size_t n = strlen(kf_experts_mark);
-    for (const char *at = name; (at = strstr(at, kf_experts_mark)) != NULL; at++)
-        if ((at == name || at[-1] == '.') && at[n] >= '0' && at[n] <= '9')
-            return (size_t)(at - name) + n;
-    return 0;
-}
-
 /* Experts whose layer is one module to loaders, of which the layout can hold some. What the model
  * consists of is not left as it is without a word. */
 static kerf_status check_experts(const request *q, const kf_decisions *all, kerf_error *err)
@@ -294,7 +284,7 @@ static kerf_status check_experts(const request *q, const kf_decisions *all, kerf
     size_t asked = 0; /* bytes of last: the layer that was looked through */
     for (size_t i = 0; i < all->count; i++) {
         const kerf_decision *d = &all->item[i];
-        const size_t n = d->asked && !d->codec.format ? before_expert(d->weight->name) : 0;
+        const size_t n = d->asked && !d->codec.format ? kf_before_expert(d->weight->name, NULL) : 0;
         if (!n || (n == asked && strncmp(last, d->weight->name, n) == 0)) continue;
         last = d->weight->name;
         asked = n;

@@ -8,6 +8,7 @@
 
 #include "base/base.h"
 #include "file/gguf/imatrix_dat.h"
+#include "layout/arranging.h"
 
 #define IN_SUM2 ".in_sum2"
 #define COUNTS ".counts"
@@ -183,14 +184,6 @@ static float mean(float sum, float count)
     return count > 0 ? sum / count : 1;
 }
 
-/* Which of the experts a weight is: "experts.7." in its name. -1: none of several. */
-static int64_t expert_of(const char *name)
-{
-    const char *at = strstr(name, "experts.");
-    if (!at || at[8] < '0' || at[8] > '9') return -1;
-    return strtol(at + 8, NULL, 10);
-}
-
 /* All experts as one. */
 static void take_together(const sums *s, float *out)
 {
@@ -217,11 +210,11 @@ static void fill_unknown(kerf_importance *i, uint64_t columns)
 static kerf_status take_values(const kerf_checkpoint *imatrix, const kerf_weight *w, const sums *s,
                                int together, kerf_importance *out, kerf_error *err)
 {
-    uint64_t matrices = 1, first = 0, experts = s->experts;
+    uint64_t matrices = 1, first = 0, experts = s->experts, expert = 0;
     for (unsigned i = 0; i + 2 < w->shape.rank; i++) matrices *= w->shape.dim[i];
-    const int64_t expert = matrices == 1 && s->experts > 1 ? expert_of(w->name) : -1;
-    if (expert >= 0 && (uint64_t)expert < s->experts) {
-        first = (uint64_t)expert;
+    const int is_one = matrices == 1 && s->experts > 1 && kf_before_expert(w->name, &expert);
+    if (is_one && expert < s->experts) {
+        first = expert;
         experts = 1;
     } else if (s->experts != 1 && s->experts != matrices) {
         return fail_shape(imatrix, w, s, err);

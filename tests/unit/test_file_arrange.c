@@ -13,6 +13,8 @@
 
 #include <kerf/layouts.h>
 
+#include "layout/arranging.h"
+
 enum { EXPERTS = 3, INNER = 5, HIDDEN = 7, ELEMENTS = 2 * EXPERTS * INNER * HIDDEN };
 
 static char path[64];
@@ -204,12 +206,38 @@ static void test_too_many(void **state)
     close_file(r, w);
 }
 
+/* One reading of a name, for all that ask which expert a matrix is of. */
+static void test_numbers(void **state)
+{
+    static const struct {
+        const char *name;
+        size_t before;
+        uint64_t number;
+    } names[] = {{"model.layers.3.mlp.experts.17.up_proj.weight", 27, 17},
+                 {"experts.0.w1.weight", 8, 0},
+                 {"a.experts.0.experts.2.w1", 20, 2},
+                 {"a.shared_experts.0.up_proj.weight", 0, 9},
+                 {"a.experts.up_proj.weight", 0, 9},
+                 {"a.experts.7", 0, 9},
+                 {"a.experts.7b.w1", 0, 9},
+                 {"a.experts.99999999999999999999.w1", 0, 9},
+                 {"a.mlp.up_proj.weight", 0, 9}};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        uint64_t number = 9;
+        assert_int_equal(kf_before_expert(names[i].name, &number), names[i].before);
+        assert_int_equal(number, names[i].number);
+        assert_int_equal(kf_before_expert(names[i].name, NULL), names[i].before);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stacks),
         cmocka_unit_test(test_what_stays),
         cmocka_unit_test(test_too_many),
+        cmocka_unit_test(test_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,8 +96,11 @@ static void test_bad_options(void **state)
         opt.shard = &bad[i];
         refuse(folder, pair, 2, &opt, KERF_E_ARG, "not the plain name");
     }
-    opt = (kerf_writer_options){.zstd_level = 1000};
-    refuse(folder, pair, 2, &opt, KERF_E_ARG, "zstd level 1000");
+    static const int levels[] = {1000, 23, -1};
+    for (size_t i = 0; i < 3; i++) {
+        opt = (kerf_writer_options){.zstd_level = levels[i]};
+        refuse(folder, pair, 2, &opt, KERF_E_ARG, "1 to 22 exist");
+    }
     opt = (kerf_writer_options){.metadata = metadata, .metadata_count = counts};
     refuse(folder, pair, 2, &opt, KERF_E_ARG, "\"k\" is given twice");
     metadata[0] = broken;

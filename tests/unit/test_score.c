@@ -10,6 +10,7 @@
 
 #include <kerf/advisor.h>
 #include <kerf/encode_matrix.h>
+#include <kerf/loss.h>
 
 /* --- tools --------------------------------------------------------------------------------- */
 
@@ -120,6 +121,63 @@ static void figures_of_four_elements(void **state)
     assert_near(kerf_score_t2(&s), 0.375 / signal, 1e-15);
     const double weighted = 127.0 * 127.0 + 3 * 10.25 * 10.25 + 3.5 * 3.5 + 3 * 0.25 * 0.25;
     assert_near(kerf_score_weighted_t2(&s), (3 * 0.0625 + 0.25 + 3 * 0.0625) / weighted, 1e-15);
+}
+
+/* By NaN, or by numbers whose sums overflow, every figure that weighs would be no number. */
+static void importance_is_a_number(void **state)
+{
+    (void)state;
+    static const float w[64] = {1, 2}, wrong[] = {NAN, -1, -INFINITY, INFINITY, 3e38f};
+    static const kerf_shape shape = {2, {2, 32}};
+    float importance[32];
+    const kerf_scorer_options opt = {.importance = importance};
+    encoded e = encode("nvfp4", &shape, w);
+    const kerf_geometry *g = &e.geometry;
+    const kerf_cspan src = {w, sizeof w};
+    kerf_cspan planes[KERF_PLANES];
+    kerf_error err;
+    kerf_loss loss;
+    kerf_score bands;
+    for (int p = 0; p < KERF_PLANES; p++) planes[p] = (kerf_cspan){e.plane[p].p, e.plane[p].n};
+    for (size_t i = 0; i < 32; i++) importance[i] = i % 2 ? 1e30f : 0;
+    for (size_t i = 0; i <= sizeof wrong / sizeof *wrong; i++) {
+        const int is_wrong = i < sizeof wrong / sizeof *wrong;
+        const kerf_status wanted = is_wrong ? KERF_E_ARG : KERF_OK;
+        kerf_scorer *s = NULL;
+        importance[31] = is_wrong ? wrong[i] : 1;
+        assert_int_equal(
+            kerf_find_loss(g, 0, g->bands, planes, src, KERF_F32, importance, NULL, &loss, &err),
+            wanted);
+        if (is_wrong) assert_non_null(strstr(err.text, "importance 31 is"));
+        assert_int_equal(
+            kerf_score_bands(g, 0, g->bands, planes, src, KERF_F32, importance, NULL, &bands, &err),
+            wanted);
+        assert_int_equal(kerf_scorer_open(g, &opt, &s, NULL), KERF_OK);
+        assert_int_equal(kerf_scorer_add(s, 0, g->bands, planes, src, KERF_F32, NULL, NULL),
+                         wanted);
+        kerf_scorer_close(s);
+    }
+    release(&e);
+}
+
+/* zstd itself takes the nearest level that it has, whose figure would stand under another number.
+ */
+static void levels_exist(void **state)
+{
+    (void)state;
+    static const int wrong[] = {-1, -131072, 23, 1000};
+    static const float w[64] = {1, 2};
+    static const kerf_shape shape = {2, {2, 32}};
+    encoded e = encode("nvfp4", &shape, w);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const kerf_scorer_options opt = {.zstd_level = wrong[i]};
+        kerf_scorer *s = NULL;
+        kerf_error err = {0};
+        assert_int_equal(kerf_scorer_open(&e.geometry, &opt, &s, &err), KERF_E_ARG);
+        assert_non_null(strstr(err.text, "1 to 22 exist"));
+        assert_null(s);
+    }
+    release(&e);
 }
 
 static void zeros_lose_nothing(void **state)
@@ -373,6 +431,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figures_of_four_elements),
+        cmocka_unit_test(importance_is_a_number),
+        cmocka_unit_test(levels_exist),
         cmocka_unit_test(zeros_lose_nothing),
         cmocka_unit_test(nonfinite_is_counted),
         cmocka_unit_test(sums_do_not_depend_on_threads),

@@ -59,9 +59,9 @@ KERF_API double kerf_score_sqnr_db(const kerf_score *s);     /* -10 log10 t2; ne
 /* --- what some bands lose ------------------------------------------------------------------ */
 
 /* Sets *out to the sums over bands [b0, b1), without sizes: planes as for kerf_decode, src and
- * dtype as for kerf_encode, importance as in kerf_scorer_options. Several threads may do this at a
- * time. Sums are made of runs of bands from b0 on, the last of which may be short, and these are
- * added up in order: merging the scores of single runs gives the same bits. */
+ * dtype as for kerf_encode, importance as in kerf_scorer_options (else KERF_E_ARG). Several threads
+ * may do this at a time. Sums are made of runs of bands from b0 on, the last of which may be short,
+ * and these are added up in order: merging the scores of single runs gives the same bits. */
 KERF_API KERF_CHECK kerf_status kerf_score_bands(const kerf_geometry *g, uint64_t b0, uint64_t b1,
                                                  const kerf_cspan planes[KERF_PLANES],
                                                  kerf_cspan src, kerf_dtype dtype,
@@ -73,9 +73,9 @@ KERF_API uint64_t kerf_score_run(const kerf_geometry *g);
 /* --- scoring one encoded tensor, some bands at a time -------------------------------------- */
 
 typedef struct kerf_scorer_options {
-    const float *importance; /* one weight per column of the tensor (its last dimension), kept
-                                by the caller; NULL: none                                       */
-    int zstd_level;          /* also compress the codes at this level; 0: do not                */
+    const float *importance; /* one weight per column of the tensor (its last dimension), from 0
+                                to 1e30, kept by the caller; NULL: none                         */
+    int zstd_level;          /* also compress the codes at this level, 1 to 22; 0: do not       */
 } kerf_scorer_options;
 
 typedef struct kerf_scorer kerf_scorer;
@@ -125,7 +125,7 @@ typedef struct kerf_score_request {
     int feedback;   /* 1: weights whose Gram matrix the calibration has are encoded with error
                        feedback (kerf/feedback.h), as kerf_output.moments asks quantize to; 2: and
                        columns are gone over again                                                 */
-    int zstd_level; /* also compress the codes at this level; 0: do not */
+    int zstd_level; /* also compress the codes at this level, 1 to 22; 0: do not */
     const kerf_ranks
         *ranks;       /* processes that measure together, and all get the result; NULL: none */
     const char *path; /* also keep the scores in this folder, for kerf_scores_open; NULL: do not */

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <zstd.h>
 
+#include "base/zstd_level.h"
 #include "file/disk/cleanup.h"
 #include "file/disk/io.h"
 #include "file/disk/publish.h"
@@ -52,9 +52,7 @@ static kerf_status check_options(const kf_target *t, const kerf_writer_options *
                                  kerf_error *err)
 {
     *level = opt->zstd_level ? opt->zstd_level : DEFAULT_LEVEL;
-    if (*level < ZSTD_minCLevel() || *level > ZSTD_maxCLevel())
-        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "zstd level %d: from %d to %d exist", *level,
-                       ZSTD_minCLevel(), ZSTD_maxCLevel());
+    KF_TRY(kf_check_zstd_level(*level, err));
     if (!opt->shard) return KERF_OK;
     if (opt->shards == 0) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "a list of no shards");
     if (!t->is_folder && opt->shards > 1)
