@@ -254,12 +254,44 @@ static void test_bitsandbytes_recognized(void **state)
 #undef STATE
 }
 
+/* What ComfyUI would read in the metadata, and beside a weight: no JSON is no failure, and leaves
+ * the error of the call alone. */
+static void test_no_marks(void **state)
+{
+    static const kerf_key_value about = {"_quantization_metadata", "{\"layers\": "};
+    static const size_t one = 1;
+    const kerf_key_value *const metadata[] = {&about};
+    const kerf_entry e[] = {{"m.weight", KERF_F8_E4M3, {2, {4, 8}}, 0},
+                            {"m.weight_scale", KERF_F32, {2, {4, 1}}, 0},
+                            {"m.comfy_quant", KERF_U8, {1, {9}}, 0}};
+    for (int with_metadata = 0; with_metadata < 2; with_metadata++) {
+        const char *path = in_folder(state, "raw.safetensors");
+        const kerf_writer_options opt = {.overwrite = 1,
+                                         .metadata = with_metadata ? metadata : NULL,
+                                         .metadata_count = with_metadata ? &one : NULL};
+        kerf_reader *r;
+        kerf_weights *all;
+        kerf_error err = {0}, before;
+        write_checkpoint(path, e, with_metadata ? 2 : 3, &opt);
+        must(kerf_reader_open(path, &r, &err), &err);
+        memset(&err, 0x5a, sizeof err);
+        before = err;
+        assert_int_equal(kerf_weights_open(r, &all, &err), KERF_OK);
+        assert_memory_equal(&err, &before, sizeof err);
+        const kerf_weight *m = kerf_weights_find(all, "m.weight"); /* a mark says another form */
+        assert_int_equal(m->codec.format != NULL, with_metadata);
+        kerf_weights_close(all);
+        kerf_reader_close(r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shorter_scales),     cmocka_unit_test(test_half_scales),
         cmocka_unit_test(test_not_recognized),     cmocka_unit_test(test_gptq_recognized),
         cmocka_unit_test(test_bitsandbytes_state), cmocka_unit_test(test_bitsandbytes_recognized),
+        cmocka_unit_test(test_no_marks),
     };
     return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
 }
