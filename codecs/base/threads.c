@@ -2,7 +2,8 @@
  * starts its threads itself, with the same results: some 20 microseconds more for each of them.
  *
  * OpenMP's library ends the process when it gets no thread or no memory. So it is only asked for
- * what was just seen to be there, and for one thread not at all. */
+ * what was just seen to be there, and for one thread not at all; nor in a child of a process whose
+ * threads it has kept, where loops have their own. */
 #include "base/base.h"
 
 #include <pthread.h>
@@ -37,6 +38,55 @@ static kerf_status run_alone(uint64_t n, kerf_status (*task)(void *ctx, uint64_t
     kerf_status s = KERF_OK;
     for (uint64_t i = 0; i < n && s == KERF_OK; i++) s = run_task(task, ctx, i);
     return s;
+}
+
+/* --- threads of a loop's own ----------------------------------------------------------------- */
+
+typedef struct shared_loop {
+    kerf_status (*task)(void *ctx, uint64_t i);
+    void *ctx;
+    uint64_t n, next, first_failed;
+    kerf_status status;
+    pthread_mutex_t lock;
+} shared_loop;
+
+static _Thread_local int is_inside; /* a loop in a loop runs on the thread that it is in */
+
+/* Items before the first failed one are always run, whatever the number of threads: they are handed
+ * out in order, and an item once taken is finished. */
+static void *run_share(void *arg)
+{
+    shared_loop *l = arg;
+    const int was_inside = is_inside;
+    is_inside = 1;
+    pthread_mutex_lock(&l->lock);
+    while (l->next < l->n) {
+        const uint64_t i = l->next++;
+        pthread_mutex_unlock(&l->lock);
+        const kerf_status s = run_task(l->task, l->ctx, i);
+        pthread_mutex_lock(&l->lock);
+        if (s == KERF_OK) continue;
+        l->next = l->n;
+        if (i > l->first_failed) continue;
+        l->first_failed = i;
+        l->status = s;
+    }
+    pthread_mutex_unlock(&l->lock);
+    is_inside = was_inside;
+    return NULL;
+}
+
+static kerf_status run_own(uint64_t n, uint64_t team, kerf_status (*task)(void *ctx, uint64_t i),
+                           void *ctx)
+{
+    pthread_t thread[MAX_THREADS];
+    shared_loop l = {task, ctx, n, 0, UINT64_MAX, KERF_OK, PTHREAD_MUTEX_INITIALIZER};
+    uint64_t made = 1; /* with this one */
+    while (made < team && pthread_create(&thread[made], NULL, run_share, &l) == 0) made++;
+    run_share(&l);
+    while (made > 1) pthread_join(thread[--made], NULL);
+    pthread_mutex_destroy(&l.lock);
+    return l.status;
 }
 
 #ifdef _OPENMP
@@ -78,6 +128,30 @@ static int find_team(int team)
     return last = team;
 }
 
+/* --- processes that fork --------------------------------------------------------------------- */
+
+/* A child has the thread that forked, but none of the team that OpenMP keeps for it, and would wait
+ * for them forever. */
+static unsigned forks = 1;              /* of this process and those before it, and 1 */
+static _Thread_local unsigned has_team; /* `forks` when this thread got one; 0: it has none */
+
+static void count_fork(void)
+{
+    forks++;
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, count_fork);
+}
+
+static int is_team_lost(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    return has_team && has_team != forks;
+}
+
 /* --- the loop ------------------------------------------------------------------------------- */
 
 kerf_status kf_parallel(uint64_t n, int threads, kerf_status (*task)(void *ctx, uint64_t i),
@@ -87,11 +161,14 @@ kerf_status kf_parallel(uint64_t n, int threads, kerf_status (*task)(void *ctx, 
     kerf_status status = KERF_OK;
     int team = kf_thread_count(threads);
     if ((uint64_t)team > n) team = n ? (int)n : 1;
-    if (team > 1) team = find_team(team);
+    if (team == 1 || is_inside) return run_alone(n, task, ctx);
+    if (is_team_lost()) return run_own(n, (uint64_t)team, task, ctx);
+    team = find_team(team);
     if (team == 1) return run_alone(n, task, ctx);
+    has_team = forks;
 
-        /* Items before the first failed one are always run, whatever the number of threads: `next`
-         * is handed out in order, and an item once taken is finished. */
+    /* Items before the first failed one are always run, whatever the number of threads: `next`
+     * is handed out in order, and an item once taken is finished. */
 #pragma omp parallel num_threads(team)
     for (;;) {
         uint64_t i;
@@ -117,52 +194,11 @@ kerf_status kf_parallel(uint64_t n, int threads, kerf_status (*task)(void *ctx, 
 
 #else
 
-typedef struct shared_loop {
-    kerf_status (*task)(void *ctx, uint64_t i);
-    void *ctx;
-    uint64_t n, next, first_failed;
-    kerf_status status;
-    pthread_mutex_t lock;
-} shared_loop;
-
-static _Thread_local int is_inside; /* a loop in a loop runs on the thread that it is in */
-
-/* As above: items are handed out in order, and an item once taken is finished. */
-static void *run_share(void *arg)
-{
-    shared_loop *l = arg;
-    const int was_inside = is_inside;
-    is_inside = 1;
-    pthread_mutex_lock(&l->lock);
-    while (l->next < l->n) {
-        const uint64_t i = l->next++;
-        pthread_mutex_unlock(&l->lock);
-        const kerf_status s = run_task(l->task, l->ctx, i);
-        pthread_mutex_lock(&l->lock);
-        if (s == KERF_OK) continue;
-        l->next = l->n;
-        if (i > l->first_failed) continue;
-        l->first_failed = i;
-        l->status = s;
-    }
-    pthread_mutex_unlock(&l->lock);
-    is_inside = was_inside;
-    return NULL;
-}
-
 kerf_status kf_parallel(uint64_t n, int threads, kerf_status (*task)(void *ctx, uint64_t i),
                         void *ctx)
 {
-    pthread_t thread[MAX_THREADS];
-    shared_loop l = {task, ctx, n, 0, UINT64_MAX, KERF_OK, PTHREAD_MUTEX_INITIALIZER};
     const uint64_t team = kf_min_u64(n, (uint64_t)kf_thread_count(threads));
-    uint64_t made = 1; /* with this one */
-    if (team < 2 || is_inside) return run_alone(n, task, ctx);
-    while (made < team && pthread_create(&thread[made], NULL, run_share, &l) == 0) made++;
-    run_share(&l);
-    while (made > 1) pthread_join(thread[--made], NULL);
-    pthread_mutex_destroy(&l.lock);
-    return l.status;
+    return team < 2 || is_inside ? run_alone(n, task, ctx) : run_own(n, team, task, ctx);
 }
 
 #endif

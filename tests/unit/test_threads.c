@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <pthread.h>
@@ -92,8 +94,39 @@ static void test_few_threads(void **state)
     }
 }
 
+/* A child has none of the threads that OpenMP keeps, and works all the same; so does its own. */
+static void test_forked(void **state)
+{
+    static atomic_int done[ITEMS];
+    (void)state;
+    atomic_store(&most, 1000);
+    assert_int_equal(kf_parallel(300, 4, count_item, done), KERF_OK);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        alarm(20); /* which ends it where it waits forever */
+        int failed = kf_parallel(300, 4, count_item, done) != KERF_OK;
+        const pid_t of_child = fork();
+        if (of_child == 0) {
+            alarm(20);
+            _exit(kf_parallel(300, 3, count_item, done) != KERF_OK || done[299] != 3);
+        }
+        int status = 1;
+        failed |= waitpid(of_child, &status, 0) != of_child || status != 0;
+        failed |= kf_parallel(ITEMS, 4, count_item, done) != KERF_E_DATA;
+        for (size_t i = 0; i < 300; i++) failed |= done[i] != 3;
+        _exit(failed);
+    }
+    int status = 1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(kf_parallel(300, 4, count_item, done), KERF_OK); /* this one has its team */
+    for (size_t i = 0; i < 300; i++) assert_int_equal(done[i], 2);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_few_threads)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_few_threads),
+                                       cmocka_unit_test(test_forked)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -298,6 +298,27 @@ def test_a_forked_process_goes_on() -> None:
     assert child.exitcode == 0
 
 
+def _product(queue: Any, product: Any, x: Any) -> None:
+    queue.put(product(x).sum())
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_product_goes_on() -> None:
+    """Its threads are those of the thread that calls it, and a child waited for them forever."""
+    rows = np.random.default_rng(1).standard_normal((512, 2048), np.float32)
+    product = kerf.Gemv(kerf.encode(rows, "int8"), x="f32", threads=2)
+    expected = product(rows[0]).sum()
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_product, args=(queue, product, rows[0]))
+    child.start()
+    try:
+        assert queue.get(timeout=60) == expected
+    finally:
+        child.kill() if child.exitcode is None else None
+        child.join(60)
+
+
 def test_a_mask_is_not_lost(noise: Any) -> None:
     with pytest.raises(kerf.UnsupportedError, match="masked"):
         kerf.encode(np.ma.masked_array(noise, noise > 1), "nvfp4")

@@ -155,7 +155,7 @@ def test_results_print_as_the_command_does(tmp_path: Path) -> None:
     assert str(done).startswith(f"{done.path}: 28 of 38 tensors quantized, 7.00 MiB -> ")
     dense = kerf.dequantize(done.path, tmp_path / "d.safetensors")
     assert ": 28 of 38 tensors decoded, " in str(dense)
-    moved = kerf.convert(done.path, tmp_path / "ct", "compressed-tensors")
+    moved = kerf.convert(done.path, tmp_path / "ct.safetensors", "compressed-tensors")
     assert ": 28 weights in layout compressed-tensors, nothing lost, " in str(moved)
     machine = kerf.Hardware("h200")
     assert all(fact.source in str(machine) for fact in machine.facts.values())

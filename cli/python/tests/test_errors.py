@@ -86,6 +86,23 @@ def test_copies_say_the_same(again: Any) -> None:
         assert getattr(e, "errno", 2) == 2
 
 
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_handles_are_of_this_process(again: Any, model: Path, noise: Any) -> None:
+    """Files and memory of the library were shared without a word, or "cannot pickle CData"."""
+    planes = kerf.encode(noise, "int8")
+    with kerf.open(model) as source:
+        for handle, instead in (
+            (source, "pass its path, and open that there"),
+            (kerf.Hardware("h200"), "pass its name, or the file that save writes"),
+            (kerf.Gemv(planes, x="f32"), "pass its planes, and plan it there"),
+        ):
+            with pytest.raises(TypeError, match="cannot be pickled or copied") as caught:
+                again(handle)
+            assert type(handle).__name__ in str(caught.value) and instead in str(caught.value)
+        assert len(source) > 0
+    assert (pickle.loads(pickle.dumps(planes)).codes == planes.codes).all()
+
+
 def test_no_text(model: Path, noise: Any) -> None:
     half = "\ud800"
     with pytest.raises(kerf.ArgumentError, match="no text"):

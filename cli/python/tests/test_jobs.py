@@ -43,7 +43,13 @@ def test_of_progress_the_last_before_another_event_is_told() -> None:
     """A caller that is slow sees each part come to its end."""
     told: list[str] = []
     call = _jobs._Call(lambda _job, _err: 0, lambda e: told.append(e.what))
-    for kind, what in (("progress", "a"), ("progress", "b"), ("item", "c"), ("progress", "d"), ("phase", "e")):
+    for kind, what in (
+        ("progress", "a"),
+        ("progress", "b"),
+        ("item", "c"),
+        ("progress", "d"),
+        ("phase", "e"),
+    ):
         call.events.append(kerf.Event(kind, what, "", 0, 0, 0))
     call.done = True
     call._listen()

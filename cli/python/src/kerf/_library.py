@@ -81,6 +81,19 @@ def call(function: Any, *args: Any) -> None:
         raise_error(status, err)
 
 
+class Handle:
+    """Base of what holds files or memory of the library, which belong to the process that it is in."""
+
+    _instead = ""  # what to pass to another process
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        name = type(self).__name__
+        raise TypeError(
+            f"a {name} cannot be pickled or copied, for the library's files and memory that it holds"
+            f" are those of this process: {self._instead}"
+        )
+
+
 class Arena:
     """C memory that must live until a call is over: strings, lists and structs made from Python."""
 

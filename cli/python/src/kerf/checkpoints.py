@@ -11,7 +11,7 @@ import numpy as np
 
 from kerf import _arrays
 from kerf._hub import model_path
-from kerf._library import Arena, call, ffi, lib, text
+from kerf._library import Arena, Handle, call, ffi, lib, text
 from kerf._records import Record, table
 from kerf.errors import ArgumentError, UnsupportedError
 from kerf.formats import codec_name
@@ -66,13 +66,15 @@ def tensor_of(w: Any) -> Tensor:
     )
 
 
-class Checkpoint(Mapping[str, Any]):
+class Checkpoint(Handle, Mapping[str, Any]):
     """An open model: name -> array. Arrays are read when they are asked for; quantized tensors are
     decoded to the type that they had before.
 
     Closed by ``close()``, by a with block, or when nothing refers to it any more. Any number of
-    threads may read one checkpoint.
+    threads may read one checkpoint. It cannot be pickled or copied; processes that fork may use it.
     """
+
+    _instead = "pass its path, and open that there"
 
     def __init__(self, path: Path) -> None:
         out = ffi.new("kerf_checkpoint **")

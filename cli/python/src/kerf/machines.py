@@ -9,7 +9,7 @@ from typing import Any
 
 from kerf._hub import model_path
 from kerf._jobs import Progress, run
-from kerf._library import Arena, call, enum, ffi, lib, text
+from kerf._library import Arena, Handle, call, enum, ffi, lib, text
 from kerf._options import malloced, open_device, text_of
 from kerf._records import Record, read, table
 from kerf.checkpoints import Path
@@ -41,12 +41,14 @@ class Fact(Record):
     unverified: bool
 
 
-class Hardware:
+class Hardware(Handle):
     """What a machine can do: one of the registry, or one's own.
 
     Hardware("h200")      by its name in the registry: Hardware.names()
     Hardware("my.json")   from a file, as ``kerf hardware --measure`` and ``save`` write it
     """
+
+    _instead = "pass its name, or the file that save writes"
 
     def __init__(self, name: Path) -> None:
         out = ffi.new("kerf_hardware **")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerf import _arrays, _options
 from kerf._arrays import View
-from kerf._library import call, ffi, lib, text
+from kerf._library import Handle, call, ffi, lib, text
 from kerf.errors import ArgumentError, BufferTooSmallError
 from kerf.formats import find_codec
 from kerf.planes import PLANES, Planes, geometry, plane_views
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kerf.machines import Hardware
 
 
-class Gemv:
+class Gemv(Handle):
     """A product that is planned once and run as often as needed.
 
     planes:   of a matrix [rows, cols], in host memory, or all of them on one GPU (tensors of torch or
@@ -32,6 +32,8 @@ class Gemv:
     bound of <kerf/gemv.h>, whose factor is ``bound``. Raises UnsupportedError for types, columns or
     shapes that there is no product for.
     """
+
+    _instead = "pass its planes, and plan it there"
 
     def __init__(
         self,

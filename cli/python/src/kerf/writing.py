@@ -159,6 +159,7 @@ class Losses(Record):
     rounded:       scales that fp32 rounds: converted back they differ in the last place
     foreign:       block scales whose byte one of the layouts reads as another number
     cache:         1: the KV cache was quantized in a way that the new layout has no words for
+    undeclared:    1: loaders look in config.json for how weights are quantized, and there is none
     """
 
     input_scales: int
@@ -167,6 +168,7 @@ class Losses(Record):
     rounded: int
     foreign: int
     cache: int
+    undeclared: int
 
 
 @dataclasses.dataclass(frozen=True)
