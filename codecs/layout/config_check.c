@@ -227,16 +227,17 @@ static int is_told(const context *x, const kerf_weight *w)
     return 0;
 }
 
-static void check_embeddings(const context *x)
+static void check_tables(const context *x)
 {
     char text[256];
     for (size_t i = 0; i < x->of.count; i++) {
         const kerf_weight *w = &x->of.weights[i];
         if (!w->codec.format || kf_layout_holds(x->of.layout, w) || is_told(x, w)) continue;
-        snprintf(text, sizeof text,
-                 "is a quantized embedding, which loaders of layout %s do not look for: the model "
-                 "has none; kerf dequantize makes a source of it",
-                 x->of.layout->name);
+        snprintf(
+            text, sizeof text,
+            "is a quantized %s, which loaders of layout %s do not look for: the model has none; "
+            "kerf dequantize makes a source of it",
+            kf_layout_lacks(x->of.layout, w), x->of.layout->name);
         add(x, w, text);
         return;
     }
@@ -309,7 +310,7 @@ static kerf_status check_file(context *x, const kf_config_file *file, const json
                                                   : json_object_get(whole, file->member);
     if (!json_is_object(x->q)) return KERF_OK;
     if (file->key) check_formats(x);
-    if (file == kf_config_table[x->of.layout - kf_layouts].file) check_embeddings(x);
+    if (file == kf_config_table[x->of.layout - kf_layouts].file) check_tables(x);
     KF_TRY(check_kept(x));
     check_inputs(x);
     return KERF_OK;

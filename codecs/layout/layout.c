@@ -165,9 +165,19 @@ static int holds_turned(const kerf_layout *l)
     return is_own(l) || l == &kf_layouts[KF_LAYOUT_GPT_OSS] || l == &kf_layouts[KF_LAYOUT_GGUF];
 }
 
+/* vLLM's and SGLang's loaders of FP8 in tiles quantize linear layers and experts (Fp8Config,
+ * get_quant_method), and the head is neither: its codes would be weights. */
+const char *kf_layout_lacks(const kerf_layout *l, const kerf_weight *w)
+{
+    const int is_embedding = kf_place_is_looked_up(&w->place, w->name);
+    if (is_embedding) return kf_layout_looks_up[l - kf_layouts] ? NULL : "embedding";
+    const int is_head = l == &kf_layouts[KF_LAYOUT_DEEPSEEK] && w->place.role == KERF_ROLE_HEAD;
+    return is_head ? "output head" : NULL;
+}
+
 int kf_layout_holds(const kerf_layout *l, const kerf_weight *w)
 {
-    return kf_layout_looks_up[l - kf_layouts] || !kf_place_is_looked_up(&w->place, w->name);
+    return kf_layout_lacks(l, w) == NULL;
 }
 
 kerf_status kerf_layout_check_weight(const kerf_layout *l, const kerf_format *f,
@@ -176,11 +186,12 @@ kerf_status kerf_layout_check_weight(const kerf_layout *l, const kerf_format *f,
     if (w->stored.rank && !holds_turned(l))
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                        "layout %s has no matrices that are [in, out]; layout kerf has", l->name);
-    if (!kf_layout_holds(l, w))
-        return kf_fail(
-            err, KERF_E_NOSUP, KF_NOWHERE,
-            "layout %s: its loaders take no quantized embedding; layouts kerf and gguf do",
-            l->name);
+    const char *lacks = kf_layout_lacks(l, w);
+    if (lacks)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "layout %s: its loaders take no quantized %s; %s", l->name, lacks,
+                       w->place.role == KERF_ROLE_HEAD ? "layout compressed-tensors' do"
+                                                       : "layouts kerf and gguf do");
     return kerf_layout_check_tensor(l, f, w->name, &w->shape, err);
 }
 

@@ -12,8 +12,10 @@ const kf_stored *kf_stored_find(const kerf_layout *l, const kerf_format *f);
  * does. */
 const kerf_format *kf_layout_fallback(const kerf_layout *l, const kerf_format *f);
 
-/* 0: an embedding, which loaders of the layout take as it is alone. */
+/* 0: w is what loaders of the layout take as it is alone: an embedding, for one. */
 int kf_layout_holds(const kerf_layout *l, const kerf_weight *w);
+/* What it is, in words; NULL: it may be quantized. */
+const char *kf_layout_lacks(const kerf_layout *l, const kerf_weight *w);
 
 /* 1: a layout of stacked experts alone, which stand in checkpoints of other layouts. */
 int kf_is_stacks(const kerf_layout *l);

@@ -120,11 +120,12 @@ static void add_note(void *ctx, uint64_t note)
 static kerf_status check_weight(const converting *c, const kerf_weight *w, kerf_error *err)
 {
     kerf_status s = kerf_layout_check(c->layout, w->codec.format, err);
-    if (!kf_layout_holds(c->layout, w))
+    const char *lacks = kf_layout_lacks(c->layout, w);
+    if (lacks)
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
-                       "%.200s: loaders of layout %s take no quantized embedding: kerf dequantize "
-                       "makes a source that kerf quantize --layout %s takes",
-                       w->name, c->layout->name, c->layout->name);
+                       "%.200s: loaders of layout %s take no quantized %s: kerf dequantize makes a "
+                       "source that kerf quantize --layout %s takes",
+                       w->name, c->layout->name, lacks, c->layout->name);
     if (s == KERF_OK) {
         s = kerf_layout_check_weight(c->layout, w->codec.format, w, err);
     }

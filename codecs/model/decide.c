@@ -179,9 +179,9 @@ static kerf_status fit_layout(const request *q, kerf_decision *d, kerf_error *er
     if (!d->codec.format) keep(q, d);
     if (w->codec.format && !w->decoded && w->layout == q->layout && !is_there(q, w))
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
-                       "%.200s is quantized, and loaders of layout %s take no quantized embedding: "
-                       "kerf dequantize makes a source of it",
-                       w->name, w->layout->name);
+                       "%.200s is quantized, and loaders of layout %s take no quantized %s: kerf "
+                       "dequantize makes a source of it",
+                       w->name, w->layout->name, kf_layout_lacks(q->layout, w));
     if (w->codec.format && !w->decoded && w->layout != q->layout) {
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                        "%.200s is quantized already, in layout %s: convert it first, or ask for "

@@ -213,6 +213,14 @@ def case_quantized_head(kerf, tmp):
         need(q["config_groups"]["group_0"]["targets"] == ["Linear", "lm_head"] and "lm_head" not in q["ignore"], q)
         q = plan(codec + "-kept", codec, "compressed-tensors", says=False)
         need(q["config_groups"]["group_0"]["targets"] == ["Linear"] and "lm_head" in q["ignore"], q)
+    # DeepSeek's loaders quantize linear layers and experts, and to vLLM and SGLang the head is neither
+    source, tiles = f"{tmp}/int4-g128", "fp8-e4m3-128x128"
+    kerf("quantize", source, "-f", tiles, "--layout", "deepseek", "--tensor", f"*head*={tiles}", "-o", f"{tmp}/ds", code=2,
+         says="layout deepseek: its loaders take no quantized output head; layout compressed-tensors' do; --tensor 'lm_head.weight=keep'")
+    kerf("quantize", source, "-f", tiles, "--layout", "deepseek", "--tensor", f"*head*={tiles}", "--tensor", "lm_head.weight=keep", "-o", f"{tmp}/ds")
+    kerf("inspect", f"{tmp}/ds")
+    kerf("quantize", source, "-f", tiles, "--tensor", f"*head*={tiles}", "-o", f"{tmp}/own")
+    kerf("convert", f"{tmp}/own", "--layout", "deepseek", "-o", f"{tmp}/moved", code=3, says="lm_head.weight: loaders of layout deepseek take no quantized output head: kerf dequantize makes")
     says = "lm_head.weight is quantized, but config.json ties it to the embedding"
     plan("tied", "int4-g128", "compressed-tensors", says=says, tie_word_embeddings=True)
     plan("tied-inside", "int4-g128", "compressed-tensors", says=says, model_type="llava", text_config={**TEXT, "tie_word_embeddings": True})
