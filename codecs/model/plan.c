@@ -210,6 +210,7 @@ static kerf_status make(kerf_plan *p, const kerf_select *select, const kerf_rule
     if (p->decided.quantized > 0)
         KF_TRY(kf_notes_undeclared(&p->notes, p->source->reader, &p->manifest, p->layout,
                                    p->to.path, err));
+    KF_TRY(kf_notes_renamed(&p->notes, p->source, p->layout, err));
     sum_up(p);
     return KERF_OK;
 }

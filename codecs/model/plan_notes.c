@@ -340,6 +340,31 @@ kerf_status kf_notes_undeclared(kf_notes *n, const kerf_reader *r, const kf_mani
     return add_note(n, &t, err);
 }
 
+/* As transformers 5 holds Mixtral: its own files, and save_pretrained, have the other names, which
+ * vLLM's and SGLang's mixtral.py look for (make_expert_params_mapping of w1, w2, w3). */
+kerf_status kf_notes_renamed(kf_notes *n, const kerf_checkpoint *source, const kerf_layout *l,
+                             kerf_error *err)
+{
+    static const char held[] = ".mlp.experts.";
+    kf_text t = {0};
+    json_t *config;
+    size_t i = 0, count = kerf_weights_count(source->weights);
+    if (kerf_layout_experts(l) != KERF_EXPERTS_SINGLE) return KERF_OK;
+    while (i < count && !strstr(kerf_weights_at(source->weights, i)->name, held)) i++;
+    if (i == count) return KERF_OK;
+    KF_TRY(kf_config_load_sound(source->reader, "config.json", &config, err));
+    const char *type = json_string_value(json_object_get(config, "model_type"));
+    const int is_mixtral = type && strcmp(type, "mixtral") == 0;
+    json_decref(config);
+    if (!is_mixtral) return KERF_OK;
+    kf_text_add(&t,
+                "experts are called mlp.experts here, as transformers 5 holds Mixtral: vLLM and "
+                "SGLang look for block_sparse_moe.experts.N.w1, w2 and w3 and will not load the "
+                "output; the model's release has these names, and so has what save_pretrained "
+                "writes");
+    return add_note(n, &t, err);
+}
+
 /* Modules of sentence-transformers, and templates beside the one of a tokenizer. */
 kerf_status kf_notes_subfolders(kf_notes *n, const kerf_reader *r, const char *to, kerf_error *err)
 {

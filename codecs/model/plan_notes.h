@@ -25,6 +25,9 @@ kerf_status kf_notes_subfolders(kf_notes *n, const kerf_reader *r, const char *t
 int kf_is_undeclared(const kf_manifest *m, const kerf_layout *l, const char *to);
 kerf_status kf_notes_undeclared(kf_notes *n, const kerf_reader *r, const kf_manifest *m,
                                 const kerf_layout *l, const char *to, kerf_error *err);
+/* Experts whose names the loaders of the layout do not look for. */
+kerf_status kf_notes_renamed(kf_notes *n, const kerf_checkpoint *source, const kerf_layout *l,
+                             kerf_error *err);
 /* What was seen in numbers: `seen` has KF_SAW_... of each decision; nan: as it was quantized. */
 enum {
     KF_SAW_NAN = 1,

@@ -214,6 +214,21 @@ def case_undeclared(kerf, tmp):
     kerf("quantize", f"{tmp}/m", "-f", "q4_k", "-o", f"{tmp}/o.gguf", code=3, says="there is no config.json that says which this is: convert it")
 
 
+def case_names_of_mixtral(kerf, tmp):
+    """Stacks as transformers 5 holds them become experts that vLLM's loader of this family does not look for."""
+    def made(kind, prefix, stacked, family="mixtral"):
+        experts = [(prefix + "experts.gate_up_proj", "BF16", (2, 256, 256)), (prefix + "experts.down_proj", "BF16", (2, 256, 128))] if stacked else [
+            (f"{prefix}experts.{e}.{n}.weight", "BF16", (256, 128) if n == "w2" else (128, 256)) for e in range(2) for n in ("w1", "w2", "w3")]
+        return model(f"{tmp}/{kind}", [(prefix + "gate.weight", "BF16", (2, 256)), *experts], model_type=family, hidden_size=256, intermediate_size=128,
+                     moe_intermediate_size=128, num_hidden_layers=1, num_local_experts=2, num_experts=2, num_experts_per_tok=1)
+
+    stacked = made("stacked", L + "mlp.", True)
+    for source, layout, wanted in ((stacked, "compressed-tensors", 1), (stacked, "modelopt", 1), (stacked, "kerf", 0), (made("own", L + "block_sparse_moe.", False), "compressed-tensors", 0),
+                                   (made("qwen", L + "mlp.", True, "qwen3_moe"), "compressed-tensors", 0)):
+        said = [s for s in notes(kerf, source, f"{tmp}/out", "--layout", layout, code="nvfp4") if "block_sparse_moe.experts.N.w1" in s]
+        need(len(said) == wanted, f"{source} {layout}: {said}")
+
+
 def case_beside(kerf, tmp):
     """What a loader needs besides weights goes with them, and a pointer in the place of it is said."""
     wanted = ("tokenizer.json", "tekken.json", "qwen.tiktoken", "preprocessor_config.json", "video_preprocessor_config.json", "processor_config.json",

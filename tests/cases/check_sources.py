@@ -79,7 +79,7 @@ def case_ct_stacks(kerf, tmp):
 def case_kept(kerf, tmp):
     """A weight of the layout that is written stays as its writer had it: scales of shorter types, under other names,
     tiles that are cut. What is written is read again, and asked for once more."""
-    head = [("lm_head.weight", "BF16", (512, 256))]
+    other = [(L + "self_attn.o_proj.weight", "BF16", (512, 256))]
     name = L + "mlp.down_proj.weight"
     block = {"quant_method": "fp8", "weight_block_size": [128, 128]}
     kinds = {"short": ("I8", (name + "_scale", "BF16", (256, 1)), "int8", "compressed-tensors", {"quant_method": "compressed-tensors"}),
@@ -87,9 +87,9 @@ def case_kept(kerf, tmp):
              "cut": ("F8_E4M3", (name + "_scale_inv", "BF16", (2, 2)), "fp8-e4m3-128x128", "deepseek", block),
              "exponents": ("F8_E4M3", (L + "mlp.down_proj.scale", "F8_E8M0", (2, 2), [2.0 ** -n for n in range(4)]), "fp8-e4m3-128x128", "deepseek", block)}
     for kind, (dtype, scale, codec, layout, method) in kinds.items():
-        tensors = [(name, dtype, (256, 192)), scale if len(scale) > 3 else (*scale, [0.5] * (scale[2][0] * scale[2][1]))] + head
+        tensors = [(name, dtype, (256, 192)), scale if len(scale) > 3 else (*scale, [0.5] * (scale[2][0] * scale[2][1]))] + other
         folder, out = model(f"{tmp}/{kind}", tensors, model_type="llama", quantization_config=method), f"{tmp}/{kind}-out"
-        kerf("quantize", folder, "-f", codec, "--tensor", f"lm_head.weight={'int8' if codec == 'int8' else codec}", "--layout", layout, "-o", out, says="1 of 2 tensors quantized")
+        kerf("quantize", folder, "-f", codec, "--tensor", f"*o_proj*={codec}", "--layout", layout, "-o", out, says="1 of 2 tensors quantized")
         kerf("inspect", out)
         kerf("verify", folder, out, says="1 tensors measured, 1 equal to the source")
         kerf("dequantize", out, "-o", f"{out}-dense")
