@@ -93,7 +93,7 @@ const verb verb_eval = {
         "candidate is over a limit of --limits or predicts NaN, 3 when SOURCE does.",
     .examples = "  kerf eval model/ model-nvfp4/ --text wiki.txt\n"
                 "  kerf eval model/ a/ b/ --tokens eval.u16 --length 256 --rows 128:256 --json\n"
-                "  kerf eval model/ a/ --text wiki.txt --limits eval.json --junit e.xml --summary\n"
+                "  kerf eval model/ a/ --text wiki.txt --limits eval.json --junit e.xml\n"
                 "  kerf eval gemma/ --text wiki.txt --bos    # its perplexity\n",
     .options = options,
     .shared = {&option_summary, &option_annotations, &option_text, &option_tokens, &option_length,

@@ -109,7 +109,7 @@ const verb verb_verify = {
     .examples = "  kerf verify model/ model-nvfp4/\n"
                 "  kerf verify model/ model-nvfp4/ --write-limits limits.json\n"
                 "  kerf verify model/ model-nvfp4/ --limits limits.json --json\n"
-                "  kerf verify model/ model-nvfp4/ --junit kerf.xml --summary --annotations\n"
+                "  kerf verify model/ model-nvfp4/ --junit kerf.xml --markdown kerf.md\n"
                 "  kerf verify model-nvfp4/ restored/    # is it the exact decoding?\n",
     .options = options,
     .shared = {&option_nan, &option_summary, &option_annotations, &option_overwrite,

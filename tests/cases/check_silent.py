@@ -268,6 +268,33 @@ def case_beside(kerf, tmp):
     need(notes(kerf, m, f"{tmp}/out") == [], "notes of whole files")
 
 
+def case_examples(kerf, tmp):
+    """What --help shows works where it is typed, with a model and no more than what the examples before have written."""
+    needs = ("gguf", "--part", "merge", "imatrix", "--calibration", "-nf4", "--measure", "restored", "--device", "out.kerf")
+    home = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../data/tiny-llama")
+    for name in ("model", "llama"):
+        shutil.copytree(home, f"{tmp}/{name}")
+    for name in ("model.safetensors", "config.json"):
+        shutil.copy(f"{home}/{name}", tmp)
+    os.makedirs(f"{tmp}/bin")
+    os.symlink(kerf.path, f"{tmp}/bin/kerf")
+    env = {k: v for k, v in os.environ.items() if not k.startswith("GITHUB_")}
+    env["PATH"] = f"{tmp}/bin:{env['PATH']}"
+    tried = 0
+    for verb in ("quantize", "inspect", "dequantize", "verify", "score", "advise", "predict", "hardware", "formats"):
+        text = subprocess.run([kerf.path, verb, "--help"], capture_output=True, text=True, check=True).stdout
+        for line in text.split("Examples:\n")[1].splitlines() if "Examples:\n" in text else text.split("Example:\n")[1].splitlines():
+            if not line.startswith("  kerf ") or any(n in line for n in needs):
+                continue
+            shutil.rmtree(f"{tmp}/out", ignore_errors=True)
+            if "-o recipe.json" in line and os.path.exists(f"{tmp}/recipe.json"):
+                os.remove(f"{tmp}/recipe.json")
+            r = subprocess.run(line.split(" | jq")[0], shell=True, cwd=tmp, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+            need(r.returncode == 0, f"{line}: {r.returncode}: {r.stderr[-300:]}")
+            tried += 1
+    need(tried >= 25, f"{tried} examples")
+
+
 def losses(kerf, source, layout, out):
     return kerf.json("convert", source, "--layout", layout, "-o", out, "-y")["losses"]
 
