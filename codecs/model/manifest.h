@@ -41,8 +41,8 @@ kerf_status kf_manifest_add_weight(kf_manifest *m, const kerf_layout *layout, co
 kerf_status kf_manifest_add_dense(kf_manifest *m, const kerf_weight *w, kerf_dtype dtype,
                                   kerf_error *err);
 
-/* Adds the next weight with the tensors that it has in its own files, under the names of its layout:
- * others have other names for the same scales (scale_names.c), and loaders ask for one. */
+/* Adds the next weight with the tensors that it has in its own files, under the names of its
+ * layout: others have other names for the same scales (scale_names.c), and loaders ask for one. */
 kerf_status kf_manifest_add_stored(kf_manifest *m, const kerf_weight *w, kerf_error *err);
 /* Adds a weight that the output does not have. */
 kerf_status kf_manifest_add_nothing(kf_manifest *m, kerf_error *err);
