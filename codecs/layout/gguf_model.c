@@ -101,8 +101,7 @@ static kerf_status check_config(const json_t *config, const kf_gguf_model *m, ke
             err, KERF_E_NOSUP, KF_NOWHERE,
             "a GGUF file needs the keys and the names of its model, which kerf knows for "
             "model_type %s, and %s%.80s: convert it with llama.cpp's convert_hf_to_gguf.py, and "
-            "run "
-            "kerf on the result",
+            "run kerf on the result",
             kf_gguf_model_list(list, sizeof list),
             type ? "this is " : "there is no config.json that says which this is",
             type ? type : "");

@@ -190,7 +190,7 @@ kerf_status kerf_layout_check_weight(const kerf_layout *l, const kerf_format *f,
     if (lacks)
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                        "layout %s: its loaders take no quantized %s; %s", l->name, lacks,
-                       w->place.role == KERF_ROLE_HEAD ? "layout compressed-tensors' do"
+                       w->place.role == KERF_ROLE_HEAD ? "layout compressed-tensors does"
                                                        : "layouts kerf and gguf do");
     return kerf_layout_check_tensor(l, f, w->name, &w->shape, err);
 }

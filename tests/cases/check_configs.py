@@ -216,7 +216,7 @@ def case_quantized_head(kerf, tmp):
     # DeepSeek's loaders quantize linear layers and experts, and to vLLM and SGLang the head is neither
     source, tiles = f"{tmp}/int4-g128", "fp8-e4m3-128x128"
     kerf("quantize", source, "-f", tiles, "--layout", "deepseek", "--tensor", f"*head*={tiles}", "-o", f"{tmp}/ds", code=2,
-         says="layout deepseek: its loaders take no quantized output head; layout compressed-tensors' do; --tensor 'lm_head.weight=keep'")
+         says="layout deepseek: its loaders take no quantized output head; layout compressed-tensors does; --tensor 'lm_head.weight=keep'")
     kerf("quantize", source, "-f", tiles, "--layout", "deepseek", "--tensor", f"*head*={tiles}", "--tensor", "lm_head.weight=keep", "-o", f"{tmp}/ds")
     kerf("inspect", f"{tmp}/ds")
     kerf("quantize", source, "-f", tiles, "--tensor", f"*head*={tiles}", "-o", f"{tmp}/own")
