@@ -107,6 +107,7 @@ kerf_status kf_rest_widen(const kf_rest_job *j, uint64_t n, float *out, kerf_err
  * one column are. */
 typedef struct sample {
     double typical;
+    size_t far;
     int has_column;
 } sample;
 
@@ -145,7 +146,7 @@ static kerf_status take_sample(const kf_rest_job *j, uint64_t most, sample *out,
                    all = cols ? n / cols * across : 0;
     const unsigned width = kerf_dtype_bits(j->dtype) / 8;
     double square[SAMPLES];
-    size_t taken = 0, far = 0;
+    size_t taken = 0;
     *out = (sample){0};
     for (uint64_t i = 0; i < kf_min_u64(all, most); i++) {
         const uint64_t block = all > most ? i * UINT64_C(2654435761) % all : i;
@@ -158,13 +159,13 @@ static kerf_status take_sample(const kf_rest_job *j, uint64_t most, sample *out,
         one.src.n = (size_t)count * width;
         KF_TRY(kf_rest_widen(&one, count, w, err));
         const double x = look_at_block(w, count, &is_far);
-        far += (size_t)is_far;
+        out->far += (size_t)is_far;
         if (x > 0) square[taken++] = x;
     }
     if (taken == 0) return KERF_OK;
     qsort(square, taken, sizeof *square, by_size);
     out->typical = sqrt(square[(taken - 1) / 2]);
-    out->has_column = far > 1 && far * SELDOM >= taken;
+    out->has_column = out->far > 1 && out->far * SELDOM >= taken;
     return KERF_OK;
 }
 
@@ -208,12 +209,13 @@ static double largest_scale(const kf_rest_job *j)
     return largest;
 }
 
-/* A sample of rows or tiles: of few blocks, unless scales ask for more. */
-static kerf_status sample_rows(const kf_rest_job *j, sample *out, kerf_error *err)
+/* A sample of a run: of few blocks, unless scales, or one of these, ask for more. */
+static kerf_status sample_run(const kf_rest_job *j, sample *out, kerf_error *err)
 {
-    const double reach = largest_scale(j) * largest_code(j->geometry->format);
+    const double reach = has_scales(j) ? largest_scale(j) * largest_code(j->geometry->format) : 0;
     KF_TRY(take_sample(j, FEW_SAMPLES, out, err));
-    return reach > WIDE * out->typical ? take_sample(j, SAMPLES, out, err) : KERF_OK;
+    const int is_more = out->far > 0 || reach > WIDE * out->typical;
+    return is_more ? take_sample(j, SAMPLES, out, err) : KERF_OK;
 }
 
 /* The scale from which on one is far above the others, or, where all are, above what the tensor
@@ -345,7 +347,6 @@ static kerf_status look_again(const kf_rest_job *j, const question *q, tally *ou
 static kerf_status look_at_rows(const kf_rest_job *j, kerf_score *s, kerf_error *err)
 {
     const kerf_geometry *g = j->geometry;
-    if (!has_scales(j)) return KERF_OK;
     const uint64_t run = j->b0 < j->b1 ? kerf_loss_run(g, j->b0, j->b1) : 1;
     for (uint64_t b = j->b0; b < j->b1; b += run) {
         kerf_cspan planes[KERF_PLANES];
@@ -353,8 +354,8 @@ static kerf_status look_at_rows(const kf_rest_job *j, kerf_score *s, kerf_error 
         sample look;
         tally t = {0};
         int found = 0;
-        KF_TRY(sample_rows(&one, &look, err));
-        question q = {INFINITY, far_scale(&one, &look, &found)};
+        KF_TRY(sample_run(&one, &look, err));
+        question q = {INFINITY, has_scales(j) ? far_scale(&one, &look, &found) : INFINITY};
         if (!found && !look.has_column) continue;
         if (!found) q.from = INFINITY; /* what a column takes is counted, and is no block lost */
         KF_TRY(look_again(&one, &q, &t, &s->lost_blocks, err));
