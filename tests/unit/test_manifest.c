@@ -44,7 +44,7 @@ static void test_own_weights(void **state)
     assert_int_equal(m.shards, (COUNT + 2) / 3);
     for (size_t i = 0; i < COUNT; i++) {
         char quoted[32];
-        snprintf(quoted, sizeof quoted, "\"%s\":", names[i]);
+        snprintf(quoted, sizeof quoted, "\"%.24s\":", names[i]);
         for (size_t k = 0; k < m.shards; k++) {
             const int wanted = weights[i].codec.format && k == i / 3;
             assert_int_equal(m.metadata_count[k], 1);
