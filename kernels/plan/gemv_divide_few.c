@@ -263,12 +263,16 @@ static int try_long(kf_gemv_launch *l, const kf_gemv_target *on)
     return 0;
 }
 
-/* Whether up to four columns are too long for one block to have all of x. Two such blocks have no
- * room on a multiprocessor, and the eight warps of one are too few to hide what each waits for; or
- * this kernel would not take them, and that for more columns takes much longer. A pair has half of
- * x each, and less to read of it before the first product (section 52 of bench/notes-gemv.md). It
- * must make room for two blocks where that is what it is for: not beside rings that leave none on
- * any account; and beside a table it loses otherwise, and without a chain. */
+/* Whether x of up to four columns is too long for one block to have all of it, so that a pair,
+ * each of whose blocks has half, takes less time (section 52 of bench/notes-gemv.md):
+ *
+ *   the kernel would not take all of x, and that for more columns takes much longer; or
+ *   two blocks with all of x have no room on a multiprocessor, and the eight warps of one are too
+ *       few to hide what each of them waits for.
+ *
+ * In the second case two blocks of pairs need not have room either: there is still less of x to
+ * read. But they must where rings alone leave no room for two, and beside the table of a code book,
+ * where pairs are slower else, and are never taken without a chain. */
 static int is_x_too_long(const kf_gemv_launch *l, const kf_gemv_target *on)
 {
     const kf_gemv_machine *m = on->machine;

@@ -104,8 +104,8 @@ static kerf_status look_at(const kf_beside_of *m, const char *name, char **left,
         compare(m, &o);
         if (o.lost && (is_numbered || (o.extends && !o.shares)))
             s = refuse(&o, m->index, fits, err);
-        else if (o.lost && !o.shares && !*left)
-            *left = strdup(name);
+        else if (o.lost && !o.shares && !*left && !(*left = strdup(name)))
+            s = kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%s: no memory", name);
     } else if (s == KERF_E_NOMEM) {
         s = kf_fail(err, s, KF_NOWHERE, "%s: no memory", name);
     } else if (!is_numbered) {
