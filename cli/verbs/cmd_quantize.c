@@ -142,8 +142,8 @@ static const option options[] = {
      "number format, and how its bytes are chosen: kerf formats"},
     {"output", 'o', "OUT", "NAME.safetensors, NAME.safetensors.zst, NAME.gguf, or a folder"},
     {"tensor", 0, "GLOB=FORMAT[:ENC]",
-     "another format for matching tensors, also for those kept by "
-     "default; GLOB=keep keeps them (repeatable, last wins)"},
+     "another format for matching tensors; for those kept by default where GLOB matches no others "
+     "('*lm_head*'); GLOB=keep keeps them (repeatable, last wins)"},
     {"recipe", 0, "FILE",
      "formats as a recipe of kerf advise has them; what was written is measured again and must be "
      "what the recipe promises. -f is for tensors that it does not name"},

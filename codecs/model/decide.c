@@ -7,104 +7,63 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "base/globs.h"
 #include "layout/arranging.h"
 #include "layout/foreign.h"
 #include "layout/layout.h"
-#include "model/select.h"
+#include "model/rules.h"
 #include "stream/panels.h"
 
 /* All that a decision rests on. */
 typedef struct request {
     const kerf_checkpoint *source;
     const kerf_select *select;
-    const kerf_rule *rule;
-    size_t rules;
-    kf_globs globs; /* of the rules */
+    kf_rules rules;
     kerf_codec base;
     const kerf_layout *layout;
 } request;
 
-static const char *origin_of(const kerf_rule *r)
-{
-    return r->origin ? r->origin : r->glob;
-}
-
-/* The last rule before rule `before` for a weight. */
-static size_t last_rule(const request *q, const kerf_weight *w, size_t before)
-{
-    return kf_globs_last_of(&q->globs, w->name, w->whole, before);
-}
-
-static int is_of_recipe(const char *origin)
-{
-    return strncmp(origin, "--recipe ", 9) == 0;
-}
-
-/* Sets d->codec by the last rule that matches; *found says whether one did. What an option leaves
- * out is not for a recipe to take. */
-static kerf_status apply_rules(const request *q, kerf_decision *d, int *found, kerf_error *err)
+/* Sets d->codec by the last rule that takes the weight; *found says whether one did. What an option
+ * leaves out is not for a recipe to take. */
+static kerf_status apply_rules(const request *q, kerf_decision *d, int *found, size_t *spared,
+                               kerf_error *err)
 {
     const kerf_weight *w = d->weight;
-    const size_t i = last_rule(q, w, q->rules);
+    const size_t i = kf_rules_find(&q->rules, w, spared);
     *found = i != KF_NO_GLOB;
     if (!*found) return KERF_OK;
-    const kerf_rule *r = &q->rule[i];
+    const kerf_rule *r = &q->rules.rule[i];
+    const char *origin = kf_rule_origin(r);
     char text[96];
-    *found = !is_of_recipe(origin_of(r)) || !kf_select_option(q->select, w, text, sizeof text);
+    *found = !kf_is_of_recipe(origin) || !kf_select_option(q->select, w, text, sizeof text);
     if (!*found) return KERF_OK;
     const char *why = kf_select_obstacle(w, text, sizeof text);
     if (r->codec.format && why) {
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%.110s: %.200s cannot be quantized: %s",
-                       origin_of(r), w->name, why);
+                       origin, w->name, why);
     }
     if (!kf_select_empty(w)) d->codec = r->codec;
-    snprintf(d->reason, sizeof d->reason, "%s",
-             kf_select_empty(w) ? kf_select_empty(w) : origin_of(r));
+    snprintf(d->reason, sizeof d->reason, "%s", kf_select_empty(w) ? kf_select_empty(w) : origin);
     return KERF_OK;
 }
 
-/* Whether b takes from a what a was meant for: in one list, with something else. An option is there
- * to change a recipe. */
-static int is_lost_to(const kerf_rule *a, const kerf_rule *b)
+/* A matrix that a rule would have taken, had it matched nothing else. */
+static void count_spared(const request *q, const kerf_weight *w, size_t rule, kf_decisions *out)
 {
-    const char *x = origin_of(a), *y = origin_of(b);
-    const size_t n = strcspn(x, " ");
-    return strncmp(x, y, n) == 0 && y[n] == x[n] &&
-           (a->codec.format != b->codec.format || a->codec.encoder != b->codec.encoder);
+    if (rule == KF_NO_GLOB || kf_select_rank(w) != KF_RANK_KEPT) return;
+    if (out->spared++) return;
+    out->first_spared = w->name;
+    out->spared_by = kf_rule_origin(&q->rules.rule[rule]);
 }
 
-/* Every rule must match some weight; one that decides of none, for later ones take all that it
- * matches, is noted. */
-static kerf_status check_rules(const request *q, kf_decisions *out, kerf_error *err)
-{
-    enum { MATCHES = 1, COUNTS = 2 };
-    char *known = NULL;
-    kerf_status s = KERF_OK;
-    KF_TRY(kf_allocate(&known, q->rules, 1, err));
-    for (size_t k = 0; k < kerf_weights_count(q->source->weights); k++) {
-        const kerf_weight *w = kerf_weights_at(q->source->weights, k);
-        const size_t last = last_rule(q, w, q->rules);
-        for (size_t i = q->rules; (i = last_rule(q, w, i)) != KF_NO_GLOB;) {
-            const int is_lost = i != last && is_lost_to(&q->rule[i], &q->rule[last]);
-            known[i] |= is_lost ? MATCHES : MATCHES | COUNTS;
-        }
-    }
-    for (size_t i = 0; i < q->rules && s == KERF_OK; i++) {
-        if (!known[i]) s = kf_glob_check(q->source, origin_of(&q->rule[i]), q->rule[i].glob, err);
-        if (known[i] & COUNTS) continue;
-        if (out->idle++ == 0) out->first_idle = origin_of(&q->rule[i]);
-    }
-    free(known);
-    return s;
-}
-
-static kerf_status decide_one(const request *q, kerf_decision *d, kerf_error *err)
+static kerf_status decide_one(const request *q, kerf_decision *d, kf_decisions *out,
+                              kerf_error *err)
 {
     char text[96];
     int found = 0;
-    KF_TRY(apply_rules(q, d, &found, err));
+    size_t spared;
+    KF_TRY(apply_rules(q, d, &found, &spared, err));
     if (found) return KERF_OK;
+    count_spared(q, d->weight, spared, out);
     const char *why = kf_select_reason(q->select, d->weight, text, sizeof text);
     if (!why && !q->base.format) why = "not in the recipe";
     if (why)
@@ -192,7 +151,7 @@ static kerf_status fit_layout(const request *q, kerf_decision *d, kerf_error *er
     KF_TRY(kerf_layout_check(q->layout, d->codec.format, err));
     if (kerf_layout_check_weight(q->layout, d->codec.format, w, &why) == KERF_OK) return KERF_OK;
     if (d->reason[0]) {
-        const int is_recipe = is_of_recipe(d->reason);
+        const int is_recipe = kf_is_of_recipe(d->reason);
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
                        "%.100s: %.130s cannot be quantized: %.130s; %s%.130s%s", d->reason, w->name,
                        why.text,
@@ -239,14 +198,14 @@ static kerf_status check_names(const request *q, const kerf_decision *d, kerf_er
 
 static kerf_status decide_all(const request *q, kf_decisions *out, kerf_error *err)
 {
-    KF_TRY(check_rules(q, out, err));
+    KF_TRY(kf_rules_check(&q->rules, q->source, &out->idle, &out->first_idle, err));
     KF_TRY(kf_select_check(q->source, q->select, err));
     size_t count = kerf_weights_count(q->source->weights);
     KF_TRY(kf_allocate(&out->item, count, sizeof *out->item, err));
     for (; out->count < count; out->count++) {
         kerf_decision *d = &out->item[out->count];
         d->weight = kerf_weights_at(q->source->weights, out->count);
-        KF_TRY(decide_one(q, d, err));
+        KF_TRY(decide_one(q, d, out, err));
         KF_TRY(fit_layout(q, d, err));
         if (!d->codec.format) continue;
         const kerf_shape *shape = &d->weight->shape;
@@ -390,20 +349,15 @@ kerf_status kf_decide(const kerf_checkpoint *c, const kerf_select *select, const
                       kerf_error *err)
 {
     static const kerf_select usual = {0};
-    request q = {.source = c,
-                 .select = select ? select : &usual,
-                 .rule = rules,
-                 .rules = count,
-                 .base = base,
-                 .layout = layout};
+    request q = {.source = c, .select = select ? select : &usual, .base = base, .layout = layout};
     *out = (kf_decisions){.layout = layout};
-    kerf_status s = kf_globs_open(&q.globs, rules, count, sizeof *rules, err);
+    kerf_status s = kf_rules_open(&q.rules, c, q.select, rules, count, err);
     if (s == KERF_OK) s = decide_all(&q, out, err);
     if (s == KERF_OK && out->count && layout != kerf_layout_at(0)) keep_merged(&q, out);
     if (s == KERF_OK && kerf_layout_experts(layout) == KERF_EXPERTS_SINGLE)
         s = check_experts(&q, out, err);
     if (s == KERF_OK && out->count) drop_scales(&q, out);
-    kf_globs_close(&q.globs);
+    kf_rules_close(&q.rules);
     if (s != KERF_OK) kf_decisions_free(out);
     return s;
 }

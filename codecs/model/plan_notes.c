@@ -21,7 +21,7 @@
 
 enum { NAMED = 4 }; /* tensors that a note names */
 
-static kerf_status add_note(kf_notes *n, kf_text *t, kerf_error *err)
+kerf_status kf_notes_add(kf_notes *n, kf_text *t, kerf_error *err)
 {
     if (!t->failed && n->count < KF_NOTES_MOST) {
         n->note[n->count++] = t->p;
@@ -50,7 +50,7 @@ static kerf_status add_list(kf_notes *n, const tensor_list *l, const char *what,
     for (size_t i = 0; i < l->count && i < NAMED; i++)
         kf_text_add(&t, "%s%.200s", i ? ", " : "", l->name[i]);
     if (l->count > NAMED) kf_text_add(&t, " and %zu more", l->count - NAMED);
-    return add_note(n, &t, err);
+    return kf_notes_add(n, &t, err);
 }
 
 static kerf_status note_roles(kf_notes *n, const kf_decisions *d, kerf_error *err)
@@ -119,7 +119,7 @@ static kerf_status note_decoded(kf_notes *n, const kf_decisions *d, kerf_error *
             if (w->codec.format && w->layout) kf_text_add(&t, " of layout %s", w->layout->name);
             kf_text_add(&t, ": errors count against the decoded weights");
         }
-        KF_TRY(add_note(n, &t, err));
+        KF_TRY(kf_notes_add(n, &t, err));
     }
     if (smoothing) {
         kf_text t = {0};
@@ -127,7 +127,7 @@ static kerf_status note_decoded(kf_notes *n, const kf_decisions *d, kerf_error *
                     "%zu scale%s that inputs are multiplied by (pre_quant_scale) %s in the weights "
                     "now, whose columns are multiplied",
                     smoothing, smoothing == 1 ? "" : "s", smoothing == 1 ? "is" : "are");
-        KF_TRY(add_note(n, &t, err));
+        KF_TRY(kf_notes_add(n, &t, err));
     }
     if (!dropped) return KERF_OK;
     kf_text t = {0};
@@ -135,17 +135,7 @@ static kerf_status note_decoded(kf_notes *n, const kf_decisions *d, kerf_error *
         &t, "%zu scale%s of inputs or caches %s left out with the quantization that %s made for",
         dropped, dropped == 1 ? "" : "s", dropped == 1 ? "is" : "are",
         dropped == 1 ? "it was" : "they were");
-    return add_note(n, &t, err);
-}
-
-static kerf_status note_idle(kf_notes *n, const kf_decisions *d, kerf_error *err)
-{
-    kf_text t = {0};
-    if (!d->idle) return KERF_OK;
-    kf_text_add(&t,
-                "%.120s%s decide%s nothing, for later ones match the same tensors: the last wins",
-                d->first_idle, d->idle > 1 ? " and others" : "", d->idle > 1 ? "" : "s");
-    return add_note(n, &t, err);
+    return kf_notes_add(n, &t, err);
 }
 
 /* What -f asked for and the layout cannot hold. One format is asked for, so that one stands in. */
@@ -185,7 +175,7 @@ static kerf_status note_pointer(kf_notes *n, const kerf_reader *r, kerf_error *e
     KF_TRY(kf_find_pointer(kerf_reader_folder(r), name, sizeof name, &is, err));
     if (!is) return KERF_OK;
     kf_text_add(&t, "%.100s beside the weights is copied, but is %s", name, is);
-    return add_note(n, &t, err);
+    return kf_notes_add(n, &t, err);
 }
 
 /* Whether config.json says that the output head is the embedding: of all, or of the language model.
@@ -218,7 +208,7 @@ static kerf_status note_tied(kf_notes *n, const kerf_reader *r, const kf_decisio
                 "%.200s is quantized, but config.json ties it to the embedding: loaders take that "
                 "in its place unless tie_word_embeddings is false there",
                 head->name);
-    return add_note(n, &t, err);
+    return kf_notes_add(n, &t, err);
 }
 
 static kerf_status note_left_out(kf_notes *n, const kerf_reader *r, kerf_error *err)
@@ -227,7 +217,7 @@ static kerf_status note_left_out(kf_notes *n, const kerf_reader *r, kerf_error *
     if (!r->left_out) return KERF_OK;
     kf_text_add(&t, "%.200s lies beside the model with other tensors, which are not read",
                 r->left_out);
-    return add_note(n, &t, err);
+    return kf_notes_add(n, &t, err);
 }
 
 kerf_status kf_notes_make(kf_notes *n, const kerf_checkpoint *source, const kf_decisions *d,
@@ -241,12 +231,12 @@ kerf_status kf_notes_make(kf_notes *n, const kerf_checkpoint *source, const kf_d
                     "the model is a \"%.60s\", which kerf has no row for: roles follow from names "
                     "that many families share, and what those do not tell is kept",
                     model);
-        KF_TRY(add_note(n, &t, err));
+        KF_TRY(kf_notes_add(n, &t, err));
     }
     KF_TRY(note_left_out(n, source->reader, err));
     KF_TRY(note_pointer(n, source->reader, err));
     KF_TRY(note_tied(n, source->reader, d, err));
-    KF_TRY(note_idle(n, d, err));
+    KF_TRY(kf_notes_rules(n, d, err));
     KF_TRY(note_decoded(n, d, err));
     KF_TRY(note_unfit(n, d, err));
     return note_roles(n, d, err);
@@ -259,7 +249,7 @@ kerf_status kf_notes_feedback(kf_notes *n, size_t count, const char *first, kerf
                 "%zu tensor%s quantized without error feedback, for the calibration has no second "
                 "moments of them or their format takes none: %.200s%s",
                 count, count == 1 ? " is" : "s are", first, count > 1 ? " and others" : "");
-    return add_note(n, &t, err);
+    return kf_notes_add(n, &t, err);
 }
 
 kerf_status kf_notes_unused(kf_notes *n, kerf_error *err)
@@ -267,7 +257,7 @@ kerf_status kf_notes_unused(kf_notes *n, kerf_error *err)
     kf_text t = {0};
     kf_text_add(&t, "the importance of columns changes nothing: of the encoders that were chosen "
                     "none weighs errors by it, those named imatrix do");
-    return add_note(n, &t, err);
+    return kf_notes_add(n, &t, err);
 }
 
 /* A folder beside the weights, not one that is reached through others. */
@@ -337,7 +327,7 @@ kerf_status kf_notes_undeclared(kf_notes *n, const kerf_reader *r, const kf_mani
                     "the output has no config.json, where loaders look for how weights are "
                     "quantized: with the folder of a model as the source, not one file of it, it "
                     "has one that says it");
-    return add_note(n, &t, err);
+    return kf_notes_add(n, &t, err);
 }
 
 /* As transformers 5 holds Mixtral: its own files, and save_pretrained, have the other names, which
@@ -362,7 +352,7 @@ kerf_status kf_notes_renamed(kf_notes *n, const kerf_checkpoint *source, const k
                 "SGLang look for block_sparse_moe.experts.N.w1, w2 and w3 and will not load the "
                 "output; the model's release has these names, and so has what save_pretrained "
                 "writes");
-    return add_note(n, &t, err);
+    return kf_notes_add(n, &t, err);
 }
 
 /* Modules of sentence-transformers, and templates beside the one of a tokenizer. */
@@ -384,7 +374,7 @@ kerf_status kf_notes_subfolders(kf_notes *n, const kerf_reader *r, const char *t
                 count > NAMED ? " and others" : "", to ? to : "OUT");
     t.failed |= list.failed;
     free(list.p);
-    return add_note(n, &t, err);
+    return kf_notes_add(n, &t, err);
 }
 
 /* Infinite ones are what masks are made of. */

@@ -2,6 +2,7 @@
 #ifndef KERF_MODEL_PLAN_NOTES_H
 #define KERF_MODEL_PLAN_NOTES_H
 
+#include "file/json/text.h"
 #include "model/decide.h"
 #include "model/manifest.h"
 
@@ -14,6 +15,10 @@ typedef struct kf_notes {
 
 kerf_status kf_notes_make(kf_notes *n, const kerf_checkpoint *source, const kf_decisions *d,
                           kerf_error *err);
+/* Takes the text of t, also after a failure. */
+kerf_status kf_notes_add(kf_notes *n, kf_text *t, kerf_error *err);
+/* Rules that decide nothing, and matrices that one leaves. */
+kerf_status kf_notes_rules(kf_notes *n, const kf_decisions *d, kerf_error *err);
 /* `count` weights, `first` among them, that are encoded without error feedback. */
 kerf_status kf_notes_feedback(kf_notes *n, size_t count, const char *first, kerf_error *err);
 /* An imatrix was given, and no encoder takes it. */

@@ -37,6 +37,15 @@ static const char *default_reason(const kerf_weight *w)
     return w->shape.dim[w->shape.rank - 1] < SHORT_ROW ? "short rows" : NULL;
 }
 
+kf_rank kf_select_rank(const kerf_weight *w)
+{
+    char text[96];
+    if (kf_select_obstacle(w, text, sizeof text))
+        return w->codec.format ? KF_RANK_USUAL : KF_RANK_SMALL;
+    if (!default_reason(w)) return KF_RANK_USUAL;
+    return w->shape.rank < 2 ? KF_RANK_SMALL : KF_RANK_KEPT;
+}
+
 static const char *first_match(const char *const *glob, size_t count, const kerf_weight *w)
 {
     for (size_t i = 0; i < count; i++) {

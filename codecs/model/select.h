@@ -5,6 +5,11 @@
 
 #include "model/checkpoint_view.h"
 
+/* What a weight is to patterns: a vector (norms, biases) or a scale, a matrix that is kept by
+ * default, or one that is quantized by default. */
+typedef enum kf_rank { KF_RANK_SMALL = 1, KF_RANK_KEPT, KF_RANK_USUAL } kf_rank;
+kf_rank kf_select_rank(const kerf_weight *w);
+
 /* A pattern for a stack of experts is one for each of them. */
 int kf_glob_takes(const char *glob, const kerf_weight *w);
 

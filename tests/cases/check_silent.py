@@ -87,6 +87,32 @@ def case_idle_rules(kerf, tmp):
     need(said == [], "an option is there to change a recipe")
 
 
+def case_patterns_and_what_is_kept(kerf, tmp):
+    """"*self_attn*" means projections: norms, biases and scales among them became codes, or were refused one by one. "*mlp*" leaves the router, and says so."""
+    a, e = L + "self_attn.", L + "mlp.experts.0."
+    matrices = [(a + "q_proj.weight", (128, 128)), (a + "o_proj.weight", (128, 128)), (e + "up_proj.weight", (128, 128)), (e + "gate_proj.weight", (128, 128)), (e + "down_proj.weight", (128, 128))]
+    kept = [(a + "q_norm.weight", (64,)), (a + "q_proj.bias", (128,)), (L + "mlp.gate.weight", (4, 128)), ("lm_head.weight", (64, 128)), ("model.norm.weight", (128,))]
+    m = model(f"{tmp}/m", [(n, "BF16", s) for n, s in matrices + kept] + [(a + "q_proj.input_scale", "F32", (), [0.1])], model_type="qwen3_moe", hidden_size=128, num_experts=4)
+
+    def taken(*rules, code="nvfp4", layout="kerf"):
+        words = [w for r in rules for w in ("--tensor", r)]
+        done = kerf.json("quantize", m, *(["-f", code] if code else []), *words, "-n", "--layout", layout)
+        return {t["name"] for t in done["tensors"] if (t["format"] or "").startswith("int8")}, [n for n in done["notes"] if "pattern of" in n]
+
+    for layout in ("kerf", "compressed-tensors"):
+        need(taken("*self_attn*=int8", layout=layout) == ({a + "q_proj.weight", a + "o_proj.weight"}, []), f"attention, {layout}")
+        need(taken("*layers.0*=int8", layout=layout)[0] == {n for n, _ in matrices}, f"a layer, {layout}")
+        found, said = taken("*mlp*=int8", layout=layout)
+        need(found == {n for n, _ in matrices if "mlp" in n} and len(said) == 1 and L + "mlp.gate.weight is kept" in said[0] and "--tensor *mlp*=int8" in said[0], f"{layout}: {found} {said}")
+    for rule, name in (("*lm_head*", "lm_head.weight"), ("*mlp.gate.*", L + "mlp.gate.weight"), (L + "mlp.gate.weight", L + "mlp.gate.weight"), ("*q_norm*", a + "q_norm.weight"),
+                       ("*.bias", a + "q_proj.bias")):
+        need(taken(f"{rule}=int8") == ({name}, []), rule)
+    need(taken("*mlp.gate.*=int8", "*mlp*=nf4") == ({L + "mlp.gate.weight"}, []), "a wide pattern does not take what an earlier one is for")
+    need(taken("*norm*=int8")[0] == {a + "q_norm.weight", "model.norm.weight"}, "norms")
+    need(taken("*=int8")[0] == {n for n, _ in matrices}, "all that -f takes")
+    need(not [t for t in kerf.json("quantize", m, "-f", "int8", "--tensor", "*self_attn*=keep", "-n")["tensors"] if "self_attn" in t["name"] and t["format"]], "keep")
+
+
 def case_patterns_of_stacks(kerf, tmp):
     """A pattern for a stack of experts is one for each of them, in every file and option that takes patterns; one that matches nothing is refused by all."""
     layer = L + "mlp.experts."

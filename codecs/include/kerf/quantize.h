@@ -61,8 +61,12 @@ typedef struct kerf_output {
 
 /* --- plan ---------------------------------------------------------------------------------- */
 
-/* Another format for the weights that a pattern matches, also for those that are left as they are
- * by default. Of several rules that match the last one counts. */
+/* Another format for the weights that a pattern matches. A pattern with wildcards that matches some
+ * which are quantized by default is for those alone: it leaves norms, biases and routers among its
+ * matches, and one that matches matrices leaves vectors. What is left as it is by default takes a
+ * pattern that matches nothing better ("*lm_head*") or its whole name. Patterns of recipes, and
+ * those that leave weights as they are, take all that they match. Of several rules that take a
+ * weight the last one counts. */
 typedef struct kerf_rule {
     const char *glob;   /* over names of weights, as kerf_glob_matches reads it           */
     const char *origin; /* what asks for it, as reasons and errors call it: "--tensor *=nf4";

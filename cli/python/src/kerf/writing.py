@@ -284,7 +284,8 @@ def quantize(
                   routers and other small tensors
     recipe:       path of a recipe, or the recipe as a dict: another format for each tensor. What was
                   written is measured again: ``recipe`` of the result, and a BrokenPromiseWarning
-    tensors:      {shell pattern: format}, over all the rest; None or "keep": left as it is
+    tensors:      {shell pattern: format}, over all the rest; None or "keep": left as it is. A pattern is
+                  for what it matches beside norms, routers and the like, or for those alone
     keep, only:   shell patterns of tensors that are left, or of the only ones that are not
     layout:       "kerf", "modelopt", "compressed-tensors", ...: see layouts(); None: that of the
                   recipe, gguf for *.gguf, else kerf
