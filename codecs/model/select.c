@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <kerf/words.h>
 
@@ -84,14 +85,65 @@ const char *kf_select_reason(const kerf_select *s, const kerf_weight *w, char *t
     return why || s->all ? why : default_reason(w);
 }
 
+static size_t count_matches(const kerf_checkpoint *c, const char *glob)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < kerf_weights_count(c->weights); i++)
+        n += kf_glob_takes(glob, kerf_weights_at(c->weights, i)) != 0;
+    return n;
+}
+
+enum { PATTERN = 256 };
+static const char regular[] = "re:"; /* as compressed-tensors marks a regular expression */
+
+/* A regular expression as a shell pattern, as far as it has one: ".*" is a star, "\." a dot. */
+static void write_glob(const char *text, char *out)
+{
+    size_t n = 0;
+    if (strncmp(text, regular, 3) == 0) text += 3;
+    for (; *text && n + 2 < PATTERN; text++) {
+        if (strchr("^$", *text)) continue;
+        if (text[0] == '.' && text[1] == '*') continue; /* the star follows */
+        if (text[0] == '\\' && text[1]) text++;
+        if (*text != '*' || !n || out[n - 1] != '*') out[n++] = *text;
+    }
+    out[n] = 0;
+}
+
+/* The pattern that was probably meant by one that matches nothing: names of modules, pieces of
+ * names and regular expressions are what other programs take. How many it matches; 0: none is near.
+ */
+static size_t find_meant(const kerf_checkpoint *c, const char *glob, char *out)
+{
+    static const char *const ends[][2] = {{"", ""},         {"", ".weight"}, {"", ".*"},
+                                          {"*", ".weight"}, {"*", ".*"},     {"*", "*"}};
+    char plain[PATTERN];
+    size_t n = 0;
+    write_glob(glob, plain);
+    for (size_t i = 0; plain[0] && i < sizeof ends / sizeof *ends && !n; i++) {
+        snprintf(out, PATTERN + 8, "%s%s%s", ends[i][0], plain, ends[i][1]);
+        n = count_matches(c, out);
+    }
+    return n;
+}
+
 kerf_status kf_glob_check(const kerf_checkpoint *c, const char *what, const char *glob,
                           kerf_error *err)
 {
-    for (size_t i = 0; i < kerf_weights_count(c->weights); i++) {
-        if (kf_glob_takes(glob, kerf_weights_at(c->weights, i))) return KERF_OK;
-    }
+    char meant[PATTERN + 8];
+    if (count_matches(c, glob)) return KERF_OK;
+    const size_t n = find_meant(c, glob, meant);
+    if (n)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "%.200s matches no tensor; '%.200s' matches %zu: a shell pattern is of the "
+                       "whole name",
+                       what, meant, n);
     return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
-                   "%.200s matches no tensor; kerf inspect %.200s lists them", what, c->path);
+                   "%.200s matches no tensor; kerf inspect %.200s lists them%s", what, c->path,
+                   strncmp(glob, regular, 3) == 0 || glob[strcspn(glob, "({|,")]
+                       ? ", and patterns are those of a shell, one for each option: [qkv]_proj, "
+                         "not (q|k|v)_proj"
+                       : "");
 }
 
 static kerf_status check_all(const kerf_checkpoint *c, const char *option, const char *const *glob,

@@ -138,6 +138,12 @@ def quantizing(run, tmp):
     run.tries(["quantize", blocks, "-f", "nvfp4", "-o", f"{tmp}/o9.safetensors"], r"(-o) NAME(\.gguf) leaves them", lambda t: ["quantize", blocks, "-f", "q4_k", t[1], f"{tmp}/o9{t[2]}"])
     nan = ["quantize", f"{tmp}/nan", "-f", "nvfp4", "-o", f"{tmp}/o3"]
     run.tries(nan, r"(--nan) (zero) or --nan (saturate) accepts it", lambda t: nan + [t[1], t[2]], lambda t: nan + [t[1], t[3], "-y"])
+    for glob, meant in (("v_proj", "*v_proj.weight"), ("re:.*[kq]_proj$", "*[kq]_proj.weight"), ("re:.*self_attn\\.q.*", "*self_attn.q*"), ("model.layers.0", "model.layers.0.*"),
+                        ("layers.0", "*layers.0.*"), ("model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.q_proj.weight")):
+        run.tries(["quantize", m, "-f", "nvfp4", "--keep", glob, "-n"], rf"--keep {re.escape(glob)} matches no tensor; '{re.escape(meant)}' matches [1-9]",
+                  lambda t: ["quantize", m, "-f", "nvfp4", "--only", meant, "-n"])
+    for glob in ("re:.*(q|k)_proj", "*{q,k}_proj*", "*q_proj*,*k_proj*"):
+        run.refused(["quantize", m, "-f", "nvfp4", "--keep", glob, "-n"], r"lists them, and patterns are those of a shell, one for each option: \[qkv\]_proj")
     run.tries(["quantize", m, "-f", "nvfp4", "--keep", "*zzz*", "-o", f"{tmp}/o4"], r"matches no tensor; kerf (inspect) (\S+) lists", lambda t: [t[1], t[2]])
     gptq = ["quantize", m, "-f", "int4-g128:search-h", "-o", f"{tmp}/o5"]
     for encoder in weighing(run):
