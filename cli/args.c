@@ -73,9 +73,8 @@ static const option option_verbose = {"verbose", 'v', NULL,
 const option *verb_option(const verb *v, size_t i)
 {
     const size_t shared = sizeof v->shared / sizeof *v->shared;
-    for (const option *o = v->options; o && o->name; o++) {
+    for (const option *o = v->options; o && o->name; o++)
         if (i-- == 0) return o;
-    }
     int shows_progress = 0;
     for (size_t k = 0; k < shared && v->shared[k]; k++) {
         if (i-- == 0) return v->shared[k];
@@ -100,6 +99,20 @@ const option *find_option(const verb *v, const char *word, const char **value)
     return NULL;
 }
 
+const char *peer_answer(const char *of, const char *word)
+{
+    static const struct {
+        const char *verb, *word, *answer;
+    } peers[] = {
+#define PEER(verb, word, answer) {verb, word, answer},
+#include "peer_words.def"
+    };
+    for (size_t i = 0; i < sizeof peers / sizeof *peers; i++)
+        if (strcmp(peers[i].verb, of) == 0 && kerf_names_match(peers[i].word, word))
+            return peers[i].answer;
+    return NULL;
+}
+
 static kerf_status fail_unknown(const verb *v, const char *word, kerf_error *err)
 {
     const char *words[64] = {NULL};
@@ -110,7 +123,8 @@ static kerf_status fail_unknown(const verb *v, const char *word, kerf_error *err
     char text[64];
     const size_t n = strcspn(word + 2, "=");
     snprintf(text, sizeof text, "%.*s", (int)(n < 60 ? n : 60), word + 2);
-    const char *near = kerf_nearest_word(text, words);
+    const char *answer = peer_answer(v->name, text), *near = kerf_nearest_word(text, words);
+    if (answer) return USAGE(err, "%s: there is no --%s: %s", v->name, text, answer);
     if (near) return USAGE(err, "%s: unknown option --%s, did you mean --%s?", v->name, text, near);
     return USAGE(err, "%s: unknown option --%s; see kerf help %s", v->name, text, v->name);
 }
@@ -137,9 +151,8 @@ static kerf_status take_option(args *a, int argc, char **argv, int *used, kerf_e
 
 static int asks_help(int argc, char **argv)
 {
-    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0) return 1;
-    }
     return 0;
 }
 
@@ -158,13 +171,11 @@ static kerf_status parse_words(args *a, int argc, char **argv, kerf_error *err)
         }
     }
     const verb *v = a->verb;
-    if (a->operand_count < v->operands_min) {
+    if (a->operand_count < v->operands_min)
         return USAGE(err, "%s: too few operands; usage: kerf %s %s", v->name, v->name, v->usage);
-    }
-    if (a->operand_count > v->operands_max) {
+    if (a->operand_count > v->operands_max)
         return USAGE(err, "%s: one operand too many: %.100s; usage: kerf %s %s", v->name,
                      a->operand[v->operands_max], v->name, v->usage);
-    }
     return KERF_OK;
 }
 
@@ -214,25 +225,22 @@ const char *args_operand(const args *a, size_t i)
 
 const char *args_value_at(const args *a, const char *name, size_t i)
 {
-    for (size_t k = 0; k < a->given_count; k++) {
+    for (size_t k = 0; k < a->given_count; k++)
         if (strcmp(a->given[k].option->name, name) == 0 && i-- == 0) return a->given[k].value;
-    }
     return NULL;
 }
 
 const char *args_value(const args *a, const char *name)
 {
-    for (size_t k = a->given_count; k-- > 0;) {
+    for (size_t k = a->given_count; k-- > 0;)
         if (strcmp(a->given[k].option->name, name) == 0) return a->given[k].value;
-    }
     return NULL;
 }
 
 int args_has(const args *a, const char *name)
 {
-    for (size_t k = 0; k < a->given_count; k++) {
+    for (size_t k = 0; k < a->given_count; k++)
         if (strcmp(a->given[k].option->name, name) == 0) return 1;
-    }
     return 0;
 }
 
@@ -243,9 +251,8 @@ kerf_status args_integer(const args *a, const char *name, int lo, int hi, int *o
     char *end = NULL;
     errno = 0;
     long value = strtol(text, &end, 10);
-    if (errno || end == text || *end || value < lo || value > hi) {
+    if (errno || end == text || *end || value < lo || value > hi)
         return USAGE(err, "--%s %.40s: expected a whole number from %d to %d", name, text, lo, hi);
-    }
     *out = (int)value;
     return KERF_OK;
 }
@@ -257,9 +264,8 @@ kerf_status args_seconds(const args *a, const char *name, double lo, double hi, 
     if (!text) return KERF_OK;
     char *end = NULL;
     const double value = strtod(text, &end);
-    if (end == text || *end || !(value >= lo && value <= hi)) {
+    if (end == text || *end || !(value >= lo && value <= hi))
         return USAGE(err, "--%s %.40s: expected seconds from %g to %g", name, text, lo, hi);
-    }
     *out = value;
     return KERF_OK;
 }
@@ -297,14 +303,12 @@ kerf_status args_choice(const args *a, const char *name, const char *const *word
                         kerf_error *err)
 {
     const char *text = args_value(a, name);
+    kerf_codec type; /* other names that a type of numbers has */
     *out = 0;
     if (!text) return KERF_OK;
-    for (int i = 0; words[i]; i++) {
-        if (strcmp(words[i], text) == 0) {
-            *out = i;
-            return KERF_OK;
-        }
-    }
+    const char *known = kerf_codec_find(text, &type, NULL) == KERF_OK ? type.format->name : text;
+    for (; words[*out]; ++*out)
+        if (kerf_names_match(words[*out], known)) return KERF_OK;
     char list[160] = "";
     for (int i = 0; words[i]; i++) {
         size_t n = strlen(list);
@@ -359,9 +363,8 @@ void print_verb_help(const verb *v, FILE *to)
     fprintf(to, "Usage: kerf %s %s\n\n%s\n", v->name, v->usage, v->details);
     fprintf(to, "\nOptions:\n");
     const option *o;
-    for (size_t i = 0; (o = verb_option(v, i)) != NULL; i++) {
+    for (size_t i = 0; (o = verb_option(v, i)) != NULL; i++)
         if (o->help) print_option(o, to);
-    }
     print_option(&help, to);
     fprintf(to, "\nExamples:\n%s", v->examples);
 }

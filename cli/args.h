@@ -40,6 +40,8 @@ kerf_status args_size(const args *a, const char *name, uint64_t *out, kerf_error
 /* Index of the value in a list of words ended by NULL; 0 when the option is absent. */
 kerf_status args_choice(const args *a, const char *name, const char *const *words, int *out,
                         kerf_error *err);
+/* What says the same here as an option of other programs, or a verb ("" as the verb); NULL. */
+const char *peer_answer(const char *of, const char *word);
 /* The layout that --layout names; kerf when it is absent. */
 kerf_status args_layout(const args *a, const kerf_layout **out, kerf_error *err);
 /* KERF_E_ARG unless the value of an output option ends in one of `ends` (ended by NULL), or, where

@@ -137,9 +137,8 @@ void complete_words(int count, char **words)
         if (count > 1 && strcmp(other->name, words[0]) == 0) v = other;
     }
     if (!v) return;
-    for (int i = 1; i < count - 1; i++) {
+    for (int i = 1; i < count - 1; i++)
         if (strcmp(words[i], "--") == 0) return;
-    }
     const option *o = count > 2 ? option_of(v, words[count - 2], &value) : NULL;
     if (o && !value) {
         offer_values(o, u);

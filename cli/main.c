@@ -40,9 +40,8 @@ static void print_overview(FILE *to)
     fprintf(to,
             "Usage: kerf VERB [operands] [options]\n\n"
             "Quantizes weight files to few-bit number formats and says what each one costs.\n\n");
-    for (size_t i = 0; i < VERBS; i++) {
+    for (size_t i = 0; i < VERBS; i++)
         fprintf(to, "  %-12s %s\n", verbs[i]->name, verbs[i]->summary);
-    }
     fprintf(to, "\nkerf help VERB shows operands, options and examples of a verb.\n%s", exit_codes);
 }
 
@@ -55,7 +54,8 @@ static kerf_status find_verb(const char *name, const verb **out, kerf_error *err
         if (strcmp(name, verbs[i]->name) == 0) *out = verbs[i];
     }
     if (*out) return KERF_OK;
-    const char *near = kerf_nearest_word(name, words);
+    const char *answer = peer_answer("", name), *near = kerf_nearest_word(name, words);
+    if (answer) return USAGE(err, "there is no verb %.40s: %s", name, answer);
     if (near) return USAGE(err, "unknown verb %.40s, did you mean %s?", name, near);
     return USAGE(err, "unknown verb %.40s; kerf help lists them", name);
 }

@@ -62,9 +62,8 @@ void print_verb_manual(const verb *v, FILE *to)
     putc('\n', to);
     put_section("DESCRIPTION", v->details, to);
     if (verb_option(v, 0)) fprintf(to, ".SH OPTIONS\n");
-    for (size_t i = 0; (o = verb_option(v, i)) != NULL; i++) {
+    for (size_t i = 0; (o = verb_option(v, i)) != NULL; i++)
         if (o->help) put_option(o, to);
-    }
     put_section("EXAMPLES", v->examples, to);
     fprintf(to, ".SH SEE ALSO\n.BR kerf (1)\n");
 }

@@ -190,9 +190,8 @@ static kerf_status add_tensor_rule(rules_option *r, const char *text, kerf_error
     const char *equals = strrchr(text, '=');
     const size_t room = sizeof name + strlen(text);
     kerf_codec codec = {NULL, NULL};
-    if (!equals || equals == text) {
+    if (!equals || equals == text)
         return USAGE(err, "--tensor %.200s: expected GLOB=FORMAT[:ENCODER] or GLOB=keep", text);
-    }
     if (strcmp(equals + 1, "keep") != 0) TRY(option_codec(equals + 1, &codec, err));
     char *glob = r->text[r->texts++] = strndup(text, (size_t)(equals - text));
     char *origin = r->text[r->texts++] = malloc(room);

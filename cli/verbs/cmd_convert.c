@@ -36,9 +36,8 @@ static kerf_status convert(convert_run *j, kerf_error *err)
     progress bar = {0};
     TRY(option_output(j->args, &j->to, err));
     if (!j->to.path) return USAGE(err, "convert: -o OUT is missing");
-    if (!j->to.layout) {
+    if (!j->to.layout && !kerf_glob_matches("*.gguf", j->to.path))
         return USAGE(err, "convert: --layout NAME is missing; kerf formats lists them");
-    }
     TRY(option_source_open(j->args, &j->source, err));
     TRY(progress_open(&bar, j->args, err));
     kerf_status s = kerf_convert(j->source, &j->to, &bar.job, &j->result, &j->losses, err);
@@ -75,7 +74,7 @@ const verb verb_convert = {
         "kerf has them (nvfp4, mxfp4, int4-g32-f16), in one file or a folder of layout kerf;\n"
         "its keys go along, so that --layout gguf can write the file again.",
     .examples = "  kerf convert model-modelopt/ --layout compressed-tensors -o model-ct/\n"
-                "  kerf convert model-ct/ --layout kerf -o model.safetensors\n"
+                "  kerf convert model/ -o model-bf16.gguf\n"
                 "  kerf convert model-nvfp4.gguf --layout kerf -o model.safetensors\n",
     .options = options,
     .shared = {&option_layout, &option_overwrite, &option_shard_size, &option_resume, &option_part,

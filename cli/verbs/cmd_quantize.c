@@ -26,12 +26,10 @@ static kerf_status read_options(quantize_run *j, kerf_error *err)
     const args *a = j->args;
     const char *format = args_value(a, "format");
     TRY(option_output(a, &j->to, err));
-    if (!format && !args_has(a, "recipe")) {
+    if (!format && !args_has(a, "recipe"))
         return USAGE(err, "quantize: -f FORMAT[:ENCODER] is missing; see kerf formats");
-    }
-    if (!j->to.path && !args_has(a, "dry-run")) {
+    if (!j->to.path && !args_has(a, "dry-run"))
         return USAGE(err, "quantize: -o OUT is missing; --dry-run needs none");
-    }
     if (format) TRY(option_codec(format, &j->base, err));
     TRY(option_select_open(&j->select, a, err));
     TRY(option_rules_open(&j->rules, a, err));
@@ -149,8 +147,7 @@ static const option options[] = {
      "what the recipe promises. -f is for tensors that it does not name"},
     {"imatrix", 0, "FILE",
      "importance of columns, for the encoders that are called imatrix: a file of llama.cpp, .gguf "
-     "or "
-     ".dat, or safetensors with F32 [columns] per weight"},
+     "or .dat, or safetensors with F32 [columns] per weight"},
     {"calibration", 0, "CAL", "the same from what kerf calibrate found for IN"},
     {"feedback", 0, NULL,
      "round each weight so that the error of its layer's output is small, not its own: takes the "
