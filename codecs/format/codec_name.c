@@ -30,6 +30,13 @@ static const struct {
     {"fp8-tensor", "fp8-e4m3"},
     {"fp8-row", "fp8-e4m3-row"},
     {"fp8-channel", "fp8-e4m3-row"},
+    {"fp8-dynamic", "fp8-e4m3-row"},
+    {"fp8-per-channel-per-token", "fp8-e4m3-row"},
+    {"fp8-pc-pt", "fp8-e4m3-row"},
+    {"fp8-pb-wo", "fp8-e4m3-128x128"},
+    {"nvfp4a16", "nvfp4"},
+    {"w4a16-nvfp4", "nvfp4"},
+    {"mxfp4a16", "mxfp4"},
     {"w8a8-int8", "int8"},
     {"llm.int8", "int8"},
     {"bnb-4bit", "nf4"},
@@ -85,10 +92,32 @@ static const struct {
              "by layer"},
     {"marlin", "is a kernel of vLLM, no format: it takes int4-g128 and fp8-e4m3 checkpoints and "
                "rearranges them when it loads"},
+    {"fp8-static", "is fp8-e4m3 with a scale of inputs for each layer, which a source must have as "
+                   "X.input_scale; fp8-e4m3-row needs none"},
+    {"fp8-default-cfg",
+     "is Model-Optimizer's fp8-e4m3 with --layout modelopt, from a source with scales of inputs "
+     "(X.input_scale); fp8-e4m3-row needs none"},
+    {"nvfp4-default-cfg",
+     "is Model-Optimizer's nvfp4:modelopt with --layout modelopt: W4A4 where the source has scales "
+     "of inputs (X.input_scale), W4A16 else"},
+    {"nvfp4-awq",
+     "is Model-Optimizer's name for AWQ: nvfp4:modelopt with --layout modelopt has its "
+     "format, without its scaling of channels"},
+    {"auto-round", "is a method that learns how to round; its formats are int4-g128 and "
+                   "int4-g128-asym, and nvfp4:autoround has its scales"},
+    {"mxfp4-moe", "is llama.cpp's mixture for experts: -f ggml-q8_0 --tensor "
+                  "'*exps*=ggml-mxfp4' -o OUT.gguf"},
+    {"copy", "is no format: kerf convert IN -o OUT.gguf writes every tensor as it is"},
     {"smoothquant",
      "is a method that moves scales from activations to weights; its format is int8"},
     {"w4a16", "says widths: 4-bit weights, 16-bit activations. int4-g128 with --layout "
               "compressed-tensors is what llm-compressor calls so"},
+    {"w4a16-asym", "says widths: int4-g128-asym with --layout compressed-tensors is what "
+                   "llm-compressor calls so"},
+    {"w4afp8", "says widths: kerf has no 4-bit integers for FP8 activations; int4-g128 (W4A16), "
+               "nvfp4 (W4A4) and fp8-e4m3-row (W8A8) are near"},
+    {"w4a8", "says widths, which loaders here have no scheme for: int4-g128 (W4A16), nvfp4 (W4A4) "
+             "and fp8-e4m3-row or int8 (W8A8) are near"},
     {"w8a16", "says widths: 8-bit weights, 16-bit activations. int8-g128 or int8 with --layout "
               "compressed-tensors is what llm-compressor calls so"},
     {"w8a8", "says widths: 8-bit weights and activations. fp8-e4m3-row or int8, with --layout "

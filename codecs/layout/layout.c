@@ -117,7 +117,11 @@ kerf_status kerf_layout_check(const kerf_layout *l, const kerf_format *f, kerf_e
         if (&kf_layouts[s->layout] != l || s->refusal) continue;
         kf_text_add(&list, "%s%s", list.n ? ", " : "", kf_format_of(s->format)->name);
     }
-    const char *why = scheme ? kf_stored_find(l, f)->refusal : "its loaders have no such scheme";
+    const char *why = scheme ? kf_stored_find(l, f)->refusal
+                      : f->family != KERF_FAMILY_CAST
+                          ? "its loaders have no such scheme"
+                          : "what is not quantized has the type of the source there: --keep 'GLOB' "
+                            "leaves tensors so, kerf convert -o OUT.gguf a whole model";
     kerf_status st =
         list.p ? kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                          "layout %s does not take %s (%s); it takes %.340s", l->name, f->name, why,

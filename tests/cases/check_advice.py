@@ -138,6 +138,9 @@ def quantizing(run, tmp):
     run.tries(["quantize", blocks, "-f", "nvfp4", "-o", f"{tmp}/o9.safetensors"], r"(-o) NAME(\.gguf) leaves them", lambda t: ["quantize", blocks, "-f", "q4_k", t[1], f"{tmp}/o9{t[2]}"])
     nan = ["quantize", f"{tmp}/nan", "-f", "nvfp4", "-o", f"{tmp}/o3"]
     run.tries(nan, r"(--nan) (zero) or --nan (saturate) accepts it", lambda t: nan + [t[1], t[2]], lambda t: nan + [t[1], t[3], "-y"])
+    for out in (["--layout", "compressed-tensors", "-o", f"{tmp}/dense"], ["-o", f"{tmp}/dense.gguf"]):
+        run.tries(["quantize", m, "-f", "nvfp4", "--tensor", "*v_proj*=bf16", *out], r"does not take bf16 \(what is not quantized has the type of the source there: --keep 'GLOB'",
+                  *([] if out[-1].endswith("gguf") else [lambda t: ["quantize", m, "-f", "nvfp4", "--keep", "*v_proj*", "--keep", "*[qk]_proj*", "-n", *out]]))
     for glob, meant in (("v_proj", "*v_proj.weight"), ("re:.*[kq]_proj$", "*[kq]_proj.weight"), ("re:.*self_attn\\.q.*", "*self_attn.q*"), ("model.layers.0", "model.layers.0.*"),
                         ("layers.0", "*layers.0.*"), ("model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.q_proj.weight")):
         run.tries(["quantize", m, "-f", "nvfp4", "--keep", glob, "-n"], rf"--keep {re.escape(glob)} matches no tensor; '{re.escape(meant)}' matches [1-9]",
@@ -322,11 +325,37 @@ def others(run, tmp):
     run.tries(["hardware", f"{tmp}/machine.json"], r"kerf (hardware h200 --json) shows", lambda t: t[1].split())
 
 
+def peers(run, tmp):
+    """Words of other programs: each is answered as its row says, none is an option of ours, and what an answer names exists."""
+    with open(f"{SOURCES}/cli/peer_words.def", encoding="utf-8") as f:
+        text = f.read()
+    texts = dict(re.findall(r'^#define (\w+) "(.*)"$', text, flags=re.M))
+    rows = re.findall(r'^PEER\("(\w*)", "([^"]+)", (?:"(.*)"|(\w+))\)$', text, flags=re.M)
+    helps = {verb: run("help", verb).stdout for verb in VERBS.split("|") + ["calibrate", "eval"]}
+    if len(rows) != text.count("\nPEER("):
+        run.faults.append(f"peer_words.def: {len(rows)} rows are read")
+    for verb, word, answer, shared in rows:
+        answer = answer or texts[shared]
+        run.refused([verb, f"{tmp}/m", f"--{word.upper().replace('-', '_')}"] if verb else [word, f"{tmp}/m"], re.escape(answer))
+        if f"--{word} " in helps.get(verb, "") or word in helps:
+            run.faults.append(f"peer_words.def: {verb} {word} is ours")
+        ours = re.sub(r"\(vLLM: [^)]*\)", "", answer)
+        for named in re.findall(r"kerf ([a-z]+)", ours):
+            if named not in helps:
+                run.faults.append(f"peer_words.def: {word}: no verb {named}")
+        pages = [helps[n] for n in [verb or "quantize", *re.findall(r"kerf ([a-z]+)", ours)] if n in helps]
+        for option in re.findall(r"(?:^|[ (])(--?[a-z][a-z-]*)", ours):
+            if not any(re.search(rf"^ .*{option}\b", page, flags=re.M) for page in pages):
+                run.faults.append(f"peer_words.def: {word}: no option {option}")
+        for codec in re.findall(r"(?:=|-f )([a-z0-9]+[_0-9][a-z0-9_-]*)", ours):
+            run.works(["formats", codec], answer)
+
+
 def main():
     run = Run(os.path.abspath(sys.argv[1]))
     with tempfile.TemporaryDirectory() as tmp:
         make(tmp)
-        for part in (quantizing, parts, scores, layouts, experts, advice, others):
+        for part in (quantizing, parts, scores, layouts, experts, advice, others, peers):
             part(run, tmp)
     said = [line for text in run.said for line in text.splitlines()]
     for text in collected():

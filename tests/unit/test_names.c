@@ -55,12 +55,22 @@ static void names_of_others_are_known(void **state)
     static const struct {
         const char *text, *name;
     } cases[] = {
-        {"NVFP4", "nvfp4:amax"},         {"NV-FP4", "nvfp4:amax"},
-        {"nvfp4:4-6", "nvfp4:4/6"},      {"half", "fp16:rne"},
-        {"BFloat16", "bf16:rne"},        {"float32", "fp32:rne"},
-        {"Q8_0", "ggml-q8_0:ggml"},      {"q4_0", "ggml-q4_0:ggml"},
-        {"INT4_G128", "int4-g128:amax"}, {"fp8_e4m3fn", "fp8-e4m3:amax"},
-        {"LLM.int8", "int8:amax"},       {"FP8-Block", "fp8-e4m3-128x128:amax"},
+        {"NVFP4", "nvfp4:amax"},
+        {"NV-FP4", "nvfp4:amax"},
+        {"nvfp4:4-6", "nvfp4:4/6"},
+        {"half", "fp16:rne"},
+        {"BFloat16", "bf16:rne"},
+        {"float32", "fp32:rne"},
+        {"Q8_0", "ggml-q8_0:ggml"},
+        {"q4_0", "ggml-q4_0:ggml"},
+        {"INT4_G128", "int4-g128:amax"},
+        {"fp8_e4m3fn", "fp8-e4m3:amax"},
+        {"LLM.int8", "int8:amax"},
+        {"FP8-Block", "fp8-e4m3-128x128:amax"},
+        {"FP8_DYNAMIC", "fp8-e4m3-row:amax"},
+        {"NVFP4A16", "nvfp4:amax"},
+        {"fp8_pb_wo", "fp8-e4m3-128x128:amax"},
+        {"MXFP4A16", "mxfp4:even"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -106,6 +116,14 @@ static void no_other_format_is_suggested(void **state)
         {"iq2_xxs", "block type of llama.cpp that kerf does not have; it has ggml-q8_0", NULL},
         {"q4", "block type of llama.cpp that kerf does not have; it has ggml-q8_0", NULL},
         {"w4a16", "int4-g128", NULL},
+        {"W4A16_ASYM", "int4-g128-asym with --layout compressed-tensors", "unknown"},
+        {"W4AFP8", "no 4-bit integers for FP8 activations", "unknown"},
+        {"w4a8", "no scheme", "unknown"},
+        {"NVFP4_DEFAULT_CFG", "nvfp4:modelopt with --layout modelopt", "unknown"},
+        {"FP8_DEFAULT_CFG", "X.input_scale", "unknown"},
+        {"nvfp4_awq", "without its scaling", "unknown"},
+        {"MXFP4_MOE", "'*exps*=ggml-mxfp4'", "unknown"},
+        {"COPY", "kerf convert IN -o OUT.gguf", "unknown"},
         {"gguf", "-o OUT.gguf", NULL},
         {"int3", "does not exist", "did you mean"},
         {"nf8", "kerf formats lists them", "nf4"},
