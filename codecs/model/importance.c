@@ -22,6 +22,8 @@
 typedef struct entry {
     const kerf_tensor *values, *divisor;
     int means, calls; /* calls: the divisor counts calls, and 0 says that values are means */
+    uint64_t singles; /* not 0: of the first of so many experts, each of which has such an entry */
+    size_t form;
 } entry;
 
 static const struct {
@@ -40,6 +42,36 @@ static int find_named(const kerf_reader *r, const char *name, size_t form, entry
     out->means = form == 0;
     out->calls = form == 2;
     return out->means || out->divisor != NULL;
+}
+
+/* Matrices of a stack that was made of experts one by one, whose `whole` is the first; else 0. */
+static uint64_t singles_of(const kerf_weight *w)
+{
+    uint64_t n = 1;
+    for (unsigned i = 0; i + 2 < w->shape.rank; i++) n *= w->shape.dim[i];
+    return n > 1 && w->whole && kf_before_expert(w->whole, NULL) ? n : 0;
+}
+
+/* The entry of one of them. */
+static int find_single(const kerf_reader *r, const kerf_weight *w, uint64_t expert, size_t form,
+                       entry *out)
+{
+    char name[KERF_MAX_NAME_BYTES + 32];
+    const size_t n = kf_before_expert(w->whole, NULL);
+    const char *rest = w->whole + n;
+    snprintf(name, sizeof name, "%.*s%llu%s", (int)n, w->whole, (unsigned long long)expert,
+             rest + strspn(rest, "0123456789"));
+    return find_named(r, name, form, out);
+}
+
+static int find_singles(const kerf_reader *r, const kerf_weight *w, uint64_t count, size_t form,
+                        entry *out)
+{
+    for (uint64_t k = count; k-- > 0;)
+        if (!find_single(r, w, k, form, out)) return 0;
+    out->singles = count;
+    out->form = form;
+    return 1;
 }
 
 static int first_number(const char *name)
@@ -88,10 +120,14 @@ static int find_placed(const kerf_reader *r, const kerf_weight *w, int exactly, 
 static int find_entry(const kerf_checkpoint *imatrix, const kerf_weight *w, entry *out)
 {
     const kerf_reader *r = kerf_checkpoint_reader(imatrix);
+    const uint64_t singles = singles_of(w);
     *out = (entry){0};
-    for (size_t form = 0; form < FORMS; form++)
-        if (find_named(r, w->name, form, out) || (w->whole && find_named(r, w->whole, form, out)))
+    for (size_t form = 0; form < FORMS; form++) {
+        if (find_named(r, w->name, form, out)) return 1;
+        if (singles ? find_singles(r, w, singles, form, out)
+                    : w->whole && find_named(r, w->whole, form, out))
             return 1;
+    }
     if (!kf_has_suffix(w->name, ".weight") && w->place.experts == 0 && !w->whole) return 0;
     return find_placed(r, w, 1, out) || find_placed(r, w, 0, out);
 }
@@ -173,6 +209,39 @@ static kerf_status read_sums(const kerf_checkpoint *imatrix, const kerf_weight *
     return KERF_OK;
 }
 
+static void free_sums(sums *s)
+{
+    free(s->value);
+    free(s->divisor);
+    *s = (sums){0};
+}
+
+/* The entries of experts one by one, as one of their stack. */
+static kerf_status read_singles(const kerf_checkpoint *imatrix, const kerf_weight *w,
+                                const entry *e, sums *s, kerf_error *err)
+{
+    const uint64_t columns = kf_last_dim(&w->shape);
+    uint64_t n;
+    if (!kf_mul_ok(e->singles, columns, &n)) return fail_shape(imatrix, w, s, err);
+    *s = (sums){.columns = columns, .experts = e->singles, .divisors = e->singles};
+    KF_TRY(kf_allocate(&s->value, (size_t)n, sizeof *s->value, err));
+    KF_TRY(kf_allocate(&s->divisor, (size_t)e->singles, sizeof *s->divisor, err));
+    for (uint64_t k = 0; k < e->singles; k++) {
+        sums one = {0};
+        entry of = {0};
+        (void)find_single(kerf_checkpoint_reader(imatrix), w, k, e->form, &of);
+        kerf_status status = read_sums(imatrix, w, &of, &one, err);
+        if (status == KERF_OK && one.experts != 1) status = fail_shape(imatrix, w, s, err);
+        if (status == KERF_OK) {
+            memcpy(s->value + k * columns, one.value, columns * sizeof *one.value);
+            s->divisor[k] = one.divisor ? one.divisor[0] : 1;
+        }
+        free_sums(&one);
+        if (status != KERF_OK) return status;
+    }
+    return KERF_OK;
+}
+
 static float divisor_of(const sums *s, uint64_t expert)
 {
     return s->divisor ? s->divisor[s->divisors == 1 ? 0 : expert] : 1;
@@ -238,10 +307,10 @@ kerf_status kerf_importance_read(const kerf_checkpoint *imatrix, const kerf_weig
     sums s = {0};
     *out = (kerf_importance){0};
     if (!imatrix || !find_entry(imatrix, w, &e)) return KERF_OK;
-    kerf_status status = read_sums(imatrix, w, &e, &s, err);
+    kerf_status status =
+        e.singles ? read_singles(imatrix, w, &e, &s, err) : read_sums(imatrix, w, &e, &s, err);
     if (status == KERF_OK) status = take_values(imatrix, w, &s, together, out, err);
-    free(s.value);
-    free(s.divisor);
+    free_sums(&s);
     if (status != KERF_OK) kerf_importance_free(out);
     return status;
 }

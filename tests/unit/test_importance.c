@@ -96,6 +96,37 @@ static void test_safetensors_form(void **state)
     kerf_checkpoint_close(c);
 }
 
+/* Experts one by one, of which GGUF has one stack: each has its own entry, not that of the first.
+ */
+static void test_singles_of_a_stack(void **state)
+{
+    static const char *const names[] = {"m.layers.3.mlp.experts.0.up_proj.weight",
+                                        "m.layers.3.mlp.experts.1.up_proj.weight",
+                                        "m.layers.3.mlp.experts.2.up_proj.weight"};
+    const float own[3][COLUMNS] = {{1, 2, 3, 4}, {0, 0, 0, 0}, {5, 6, 7, 8}};
+    const float tokens[3] = {2, 0, 6};
+    const given g[] = {{names[0], {1, {4}}, own[0]},
+                       {names[1], {1, {4}}, own[1]},
+                       {names[2], {1, {4}}, own[2]},
+                       {"m.layers.3.mlp.experts.0.up_proj.weight.count", {1, {1}}, &tokens[0]},
+                       {"m.layers.3.mlp.experts.1.up_proj.weight.count", {1, {1}}, &tokens[1]},
+                       {"m.layers.3.mlp.experts.2.up_proj.weight.count", {1, {1}}, &tokens[2]}};
+    const float all[] = {1, 2, 3, 4, 1, 1, 1, 1, 5, 6, 7, 8}, folded[] = {4, 5, 6, 7};
+    kerf_weight w = weight_of("blk.3.ffn_up_exps.weight", (kerf_shape){3, {3, 8, COLUMNS}});
+    w.whole = names[0];
+    kerf_checkpoint *c = open_given(in_folder(state, "imatrix.safetensors"), g, 6);
+    expect(c, &w, 0, all, 12);
+    expect(c, &w, 1, folded, COLUMNS);
+    kerf_checkpoint_close(c);
+    c = open_given(in_folder(state, "imatrix.safetensors"), g, 3);
+    const float means[] = {1, 2, 3, 4, 1, 1, 1, 1, 5, 6, 7, 8};
+    expect(c, &w, 0, means, 12);
+    kerf_checkpoint_close(c);
+    c = open_given(in_folder(state, "imatrix.safetensors"), g, 2); /* the third has none */
+    expect(c, &w, 0, NULL, 0);
+    kerf_checkpoint_close(c);
+}
+
 static void put(FILE *f, int32_t v)
 {
     assert_int_equal(fwrite(&v, sizeof v, 1, f), 1);
@@ -240,6 +271,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gguf_form),
         cmocka_unit_test(test_safetensors_form),
+        cmocka_unit_test(test_singles_of_a_stack),
         cmocka_unit_test(test_dat_form),
         cmocka_unit_test(test_zeros),
         cmocka_unit_test(test_bad_values),
