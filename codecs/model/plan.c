@@ -86,8 +86,8 @@ static kerf_status check_importance(kerf_plan *p, kerf_error *err)
                        kerf_checkpoint_path(p->to.imatrix), d->weight->name, d->weight->name,
                        format, d->codec.format->default_encoder);
     }
-    return p->to.imatrix && !is_used && p->decided.quantized ? kf_notes_unused(&p->notes, err)
-                                                             : KERF_OK;
+    if (!p->to.imatrix || is_used || !p->decided.quantized) return KERF_OK;
+    return kf_notes_unused(&p->notes, &p->decided, err);
 }
 
 /* Says how many weights are encoded without error feedback although the plan asks for it. A plan

@@ -252,14 +252,6 @@ kerf_status kf_notes_feedback(kf_notes *n, size_t count, const char *first, kerf
     return kf_notes_add(n, &t, err);
 }
 
-kerf_status kf_notes_unused(kf_notes *n, kerf_error *err)
-{
-    kf_text t = {0};
-    kf_text_add(&t, "the importance of columns changes nothing: of the encoders that were chosen "
-                    "none weighs errors by it, those named imatrix do");
-    return kf_notes_add(n, &t, err);
-}
-
 /* A folder beside the weights, not one that is reached through others. */
 static int is_beside(const kerf_reader *r, const char *name)
 {

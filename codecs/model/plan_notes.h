@@ -22,7 +22,7 @@ kerf_status kf_notes_rules(kf_notes *n, const kf_decisions *d, kerf_error *err);
 /* `count` weights, `first` among them, that are encoded without error feedback. */
 kerf_status kf_notes_feedback(kf_notes *n, size_t count, const char *first, kerf_error *err);
 /* An imatrix was given, and no encoder takes it. */
-kerf_status kf_notes_unused(kf_notes *n, kerf_error *err);
+kerf_status kf_notes_unused(kf_notes *n, const kf_decisions *d, kerf_error *err);
 /* Folders in that of the source which its loaders read and no output has: `to`, its path, or NULL.
  */
 kerf_status kf_notes_subfolders(kf_notes *n, const kerf_reader *r, const char *to, kerf_error *err);

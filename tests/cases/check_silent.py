@@ -181,6 +181,16 @@ def case_no_importance(kerf, tmp):
                 kerf("verify", m, f"{tmp}/out")
 
 
+def case_unused_importance(kerf, tmp):
+    """An imatrix that changes nothing: the encoder that takes it is named."""
+    name = L + "mlp.up_proj.weight"
+    m = model(f"{tmp}/m", [(name, "BF16", (64, 256))], model_type="llama")
+    write(f"{tmp}/i.safetensors", [(name, "F32", (256,), [1.0 + i % 3 for i in range(256)])])
+    for code, says in (("q4_k", "q4_k:ggml does not weigh errors by it, q4_k:imatrix does"), ("int8", "no encoder of int8 weighs errors by it"), ("q4_k:imatrix", None)):
+        said = [s for s in notes(kerf, m, f"{tmp}/out", "--imatrix", f"{tmp}/i.safetensors", code=code) if "changes nothing" in s]
+        need(len(said) == (says is not None) and (not says or says in said[0]), f"{code}: {said}")
+
+
 def case_near_the_end(kerf, tmp):
     """Weights within a step of 2^128 that codes and scales have as more: what verify counts as Inf, quantize has said."""
     for dtype, most in (("F32", f32(3.4028234e38)), ("BF16", 3.3895313892515355e38)):
