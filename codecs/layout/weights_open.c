@@ -14,16 +14,24 @@
 
 /* --- what nothing describes ----------------------------------------------------------------- */
 
-/* The type that a weight had before: that of most models, unless a norm or bias says otherwise. */
+/* The type that a weight had before: the one that most numbers of the file have that are not
+ * quantized, in embeddings and norms. Some have F32 in a model of BF16: the bias of DeepSeek's
+ * routers, A_log of Mamba. */
 static kerf_dtype dense_dtype(const kf_weights_builder *b, size_t tensors)
 {
+    static const kerf_dtype types[] = {KERF_BF16, KERF_F16, KERF_F32};
+    uint64_t bytes[3] = {0}; /* together no more than the files have */
+    size_t most = 0;
     for (size_t i = 0; i < tensors; i++) {
         const kerf_tensor *t = &b->first[i];
-        int is_part = strstr(t->name, "scale") != NULL || t->shape.rank == 0;
+        const int is_part = strstr(t->name, "scale") != NULL || t->shape.rank == 0;
         if (b->role[i] != KF_ROLE_DENSE || is_part) continue;
-        if (t->dtype == KERF_BF16 || t->dtype == KERF_F16 || t->dtype == KERF_F32) return t->dtype;
+        for (size_t k = 0; k < 3; k++)
+            if (t->dtype == types[k]) bytes[k] += types[k] == KERF_F32 ? t->bytes / 2 : t->bytes;
     }
-    return KERF_BF16;
+    for (size_t k = 1; k < 3; k++)
+        if (bytes[k] > bytes[most]) most = k;
+    return types[most];
 }
 
 static int holds_codes(kerf_dtype t)

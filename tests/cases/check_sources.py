@@ -600,5 +600,20 @@ def case_scalar_in_gguf(kerf, tmp):
     kerf("verify", source, f"{tmp}/b.gguf", says="1 tensors measured, 1 equal to the source")
 
 
+def case_dense_type(kerf, tmp):
+    """A weight that is decoded has the type of the model, not that of a bias of routers which the file has first: DeepSeek's became F32, of twice the size."""
+    tiles = {"model_type": "deepseek_v3", "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic", "fmt": "e4m3"}}
+    name = "model.layers.0.self_attn.o_proj"
+    codes = [(name + ".weight", "F8_E4M3", (128, 128)), (name + ".weight_scale_inv", "F32", (1, 1), [0.01])]
+    bias = ("model.layers.0.mlp.gate.e_score_correction_bias", "F32", (8,), [0.5] * 8)
+    for dtype in ("BF16", "F16", "F32"):
+        m = model(f"{tmp}/m", [bias, ("model.embed_tokens.weight", dtype, (64, 128)), *codes], **tiles)
+        kerf("dequantize", m, "-o", f"{tmp}/out", "-y")
+        kerf("quantize", m, "-f", "nvfp4", "--keep", "*o_proj*", "--tensor", "*embed*=nvfp4", "-o", f"{tmp}/kept", "-y")
+        for out in ("out", "kept"):
+            got = read(f"{tmp}/{out}/model.safetensors")[name + ".weight"][0]
+            need(got == dtype, f"{out}: {got} in a model of {dtype}")
+
+
 if __name__ == "__main__":
     sys.exit(run_cases(globals()))
