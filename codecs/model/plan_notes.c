@@ -88,7 +88,7 @@ static int is_alike(const kerf_weight *a, const kerf_weight *b)
 static kerf_status note_decoded(kf_notes *n, const kf_decisions *d, kerf_error *err)
 {
     const kerf_weight *first[4] = {NULL};
-    size_t count[4] = {0}, kinds = 0, dropped = 0, smoothing = 0;
+    size_t count[4] = {0}, kept[4] = {0}, kinds = 0, dropped = 0, smoothing = 0;
     for (size_t i = 0; i < d->count; i++) {
         const kerf_decision *one = &d->item[i];
         const kerf_weight *w = one->weight;
@@ -103,6 +103,7 @@ static kerf_status note_decoded(kf_notes *n, const kf_decisions *d, kerf_error *
         if (k == 4) continue;
         if (k == kinds) first[kinds++] = w;
         count[k]++;
+        kept[k] += one->decoded && !one->codec.format;
     }
     for (size_t k = 0; k < kinds; k++) {
         const kerf_weight *w = first[k];
@@ -118,6 +119,12 @@ static kerf_status note_decoded(kf_notes *n, const kf_decisions *d, kerf_error *
                 kf_text_add(&t, " from %s", kerf_weight_format(w, format, sizeof format));
             if (w->codec.format && w->layout) kf_text_add(&t, " of layout %s", w->layout->name);
             kf_text_add(&t, ": errors count against the decoded weights");
+        }
+        if (kept[k]) {
+            kf_text_add(&t, "; %zu of them %s kept, in %s", kept[k], kept[k] == 1 ? "is" : "are",
+                        kerf_dtype_name(w->dtype));
+            if (w->codec.format && kerf_layout_check(d->layout, w->codec.format, NULL) == KERF_OK)
+                kf_text_add(&t, ": --tensor 'GLOB=%s' leaves them in that", w->codec.format->name);
         }
         KF_TRY(kf_notes_add(n, &t, err));
     }

@@ -606,6 +606,12 @@ def case_dense_type(kerf, tmp):
     name = "model.layers.0.self_attn.o_proj"
     codes = [(name + ".weight", "F8_E4M3", (128, 128)), (name + ".weight_scale_inv", "F32", (1, 1), [0.01])]
     bias = ("model.layers.0.mlp.gate.e_score_correction_bias", "F32", (8,), [0.5] * 8)
+    m = model(f"{tmp}/m", [bias, ("model.layers.0.mlp.up_proj.weight", "BF16", (64, 128)), *codes], **tiles)
+    for layout, hint in (("compressed-tensors", ": --tensor 'GLOB=fp8-e4m3-128x128' leaves them in that"), ("bitsandbytes", "")):
+        said = kerf.json("quantize", m, "-f", "nf4" if layout == "bitsandbytes" else "nvfp4", "--keep", "*o_proj*", "--layout", layout, "-n")["notes"]
+        need([s for s in said if s.endswith("; 1 of them is kept, in BF16" + hint)], f"{layout}: {said}")
+    said = kerf.json("quantize", m, "-f", "nvfp4", "--tensor", "*o_proj*=fp8-e4m3-128x128", "--layout", "compressed-tensors", "-n")["notes"]
+    need(not [s for s in said if "kept" in s], said)
     for dtype in ("BF16", "F16", "F32"):
         m = model(f"{tmp}/m", [bias, ("model.embed_tokens.weight", dtype, (64, 128)), *codes], **tiles)
         kerf("dequantize", m, "-o", f"{tmp}/out", "-y")
