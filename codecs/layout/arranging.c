@@ -25,6 +25,22 @@ size_t kf_before_expert(const char *name, uint64_t *number)
     return found;
 }
 
+uint64_t kf_stacked_singles(const kerf_weight *w)
+{
+    uint64_t n = 1;
+    for (unsigned i = 0; i + 2 < w->shape.rank; i++) n *= w->shape.dim[i];
+    return n > 1 && w->whole && kf_before_expert(w->whole, NULL) ? n : 0;
+}
+
+char *kf_stacked_name(const kerf_weight *w, uint64_t expert, char *out, size_t size)
+{
+    const size_t n = kf_before_expert(w->whole, NULL);
+    const char *rest = w->whole + n;
+    snprintf(out, size, "%.*s%llu%s", (int)n, w->whole, (unsigned long long)expert,
+             rest + strspn(rest, "0123456789"));
+    return out;
+}
+
 /* gate and up are a row of groups.def. */
 const char *kf_single_end(int which)
 {

@@ -26,6 +26,11 @@ extern const char kf_experts_mark[]; /* what stands before them in names */
  * last. 0: it is no name of one expert. */
 size_t kf_before_expert(const char *name, uint64_t *number);
 
+/* Of a stack that GGUF's names were given, made of experts one by one: how many; else 0. */
+uint64_t kf_stacked_singles(const kerf_weight *w);
+/* Writes what one of them is called. Returns out. */
+char *kf_stacked_name(const kerf_weight *w, uint64_t expert, char *out, size_t size);
+
 /* A list of weights that is being made. */
 typedef struct kf_arranging {
     kerf_weights *out;

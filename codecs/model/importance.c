@@ -44,23 +44,12 @@ static int find_named(const kerf_reader *r, const char *name, size_t form, entry
     return out->means || out->divisor != NULL;
 }
 
-/* Matrices of a stack that was made of experts one by one, whose `whole` is the first; else 0. */
-static uint64_t singles_of(const kerf_weight *w)
-{
-    uint64_t n = 1;
-    for (unsigned i = 0; i + 2 < w->shape.rank; i++) n *= w->shape.dim[i];
-    return n > 1 && w->whole && kf_before_expert(w->whole, NULL) ? n : 0;
-}
-
-/* The entry of one of them. */
+/* The entry of one of the experts of a stack. */
 static int find_single(const kerf_reader *r, const kerf_weight *w, uint64_t expert, size_t form,
                        entry *out)
 {
     char name[KERF_MAX_NAME_BYTES + 32];
-    const size_t n = kf_before_expert(w->whole, NULL);
-    const char *rest = w->whole + n;
-    snprintf(name, sizeof name, "%.*s%llu%s", (int)n, w->whole, (unsigned long long)expert,
-             rest + strspn(rest, "0123456789"));
+    kf_stacked_name(w, expert, name, sizeof name);
     return find_named(r, name, form, out);
 }
 
@@ -120,7 +109,7 @@ static int find_placed(const kerf_reader *r, const kerf_weight *w, int exactly, 
 static int find_entry(const kerf_checkpoint *imatrix, const kerf_weight *w, entry *out)
 {
     const kerf_reader *r = kerf_checkpoint_reader(imatrix);
-    const uint64_t singles = singles_of(w);
+    const uint64_t singles = kf_stacked_singles(w);
     *out = (entry){0};
     for (size_t form = 0; form < FORMS; form++) {
         if (find_named(r, w->name, form, out)) return 1;

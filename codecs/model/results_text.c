@@ -31,6 +31,7 @@ static void put_decision(kf_page *p, const kerf_decision *d)
 static void put_decisions(kf_page *p, const kerf_plan *plan)
 {
     const kerf_totals *t = &plan->totals;
+    char in[KERF_BYTES_TEXT], out[KERF_BYTES_TEXT];
     kf_table_begin(p, "~tensor|+role|+shape|+source|~becomes|+>bytes|+>after|>bpw");
     for (size_t i = 0; i < t->weights; i++) put_decision(p, kerf_plan_at(plan, i));
     kf_table_rule(p);
@@ -40,7 +41,11 @@ static void put_decisions(kf_page *p, const kerf_plan *plan)
     kf_table_cell(p, "%llu", (unsigned long long)t->bytes_out);
     kf_table_cell(p, "%.3f", kf_bits_per_weight(t->bytes_out, t->elements));
     kf_table_end(p);
-    fprintf(p->to, "\nbpw: bits per weight with all scales; in the last line over all tensors.\n");
+    fprintf(p->to,
+            "\n%s of tensors become %s. bpw: bits per weight with all scales; in the last line "
+            "over all "
+            "tensors.\n",
+            kerf_bytes_text(t->bytes_in, in), kerf_bytes_text(t->bytes_out, out));
 }
 
 /* --- what was written ---------------------------------------------------------------------- */

@@ -23,9 +23,15 @@ static int is_wide(const kerf_rule *r)
            !kf_is_of_recipe(kf_rule_origin(r));
 }
 
+/* The last rule before another that matches w. */
 static size_t last_match(const kf_rules *r, const kerf_weight *w, size_t before)
 {
-    return kf_globs_last_of(&r->globs, w->name, w->whole, before);
+    size_t i = before;
+    while ((i = kf_globs_last_of(&r->globs, w->name, w->whole, i)) != KF_NO_GLOB)
+        if (!w->whole || kf_globs_last(&r->globs, w->name, i + 1) == i ||
+            kf_glob_takes_old_name(r->rule[i].glob, w))
+            break;
+    return i;
 }
 
 kerf_status kf_rules_open(kf_rules *r, const kerf_checkpoint *c, const kerf_select *select,

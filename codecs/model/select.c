@@ -10,11 +10,20 @@
 #include <kerf/words.h>
 
 #include "base/base.h"
+#include "layout/arranging.h"
 #include "model/not_a_model.h"
+
+int kf_glob_takes_old_name(const char *glob, const kerf_weight *w)
+{
+    char name[KERF_MAX_NAME_BYTES + 32];
+    if (!w->whole || !kerf_glob_matches(glob, w->whole)) return 0;
+    return !kf_stacked_singles(w) ||
+           kerf_glob_matches(glob, kf_stacked_name(w, 1, name, sizeof name));
+}
 
 int kf_glob_takes(const char *glob, const kerf_weight *w)
 {
-    return kerf_glob_matches(glob, w->name) || (w->whole && kerf_glob_matches(glob, w->whole));
+    return kerf_glob_matches(glob, w->name) || kf_glob_takes_old_name(glob, w);
 }
 
 const char *kf_select_obstacle(const kerf_weight *w, char *text, size_t size)
@@ -127,11 +136,30 @@ static size_t find_meant(const kerf_checkpoint *c, const char *glob, char *out)
     return n;
 }
 
+/* The stack that a pattern for some of its experts is not for; NULL: it is for none. */
+static const kerf_weight *find_stack_of(const kerf_checkpoint *c, const char *glob)
+{
+    char name[KERF_MAX_NAME_BYTES + 32];
+    for (size_t i = 0; i < kerf_weights_count(c->weights); i++) {
+        const kerf_weight *w = kerf_weights_at(c->weights, i);
+        for (uint64_t e = kf_stacked_singles(w); e-- > 0;)
+            if (kerf_glob_matches(glob, kf_stacked_name(w, e, name, sizeof name))) return w;
+    }
+    return NULL;
+}
+
 kerf_status kf_glob_check(const kerf_checkpoint *c, const char *what, const char *glob,
                           kerf_error *err)
 {
     char meant[PATTERN + 8];
     if (count_matches(c, glob)) return KERF_OK;
+    const kerf_weight *stack = find_stack_of(c, glob);
+    if (stack)
+        return kf_fail(
+            err, KERF_E_ARG, KF_NOWHERE,
+            "%.200s is for some experts of a layer, and the output has all of them in one "
+            "tensor, %.200s",
+            what, stack->name);
     const size_t n = find_meant(c, glob, meant);
     if (n)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,

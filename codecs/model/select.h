@@ -10,8 +10,10 @@
 typedef enum kf_rank { KF_RANK_SMALL = 1, KF_RANK_KEPT, KF_RANK_USUAL } kf_rank;
 kf_rank kf_select_rank(const kerf_weight *w);
 
-/* A pattern for a stack of experts is one for each of them. */
+/* A pattern for a stack of experts is one for each of them; one for experts one by one is for what
+ * they become as a stack, but not when it is for the first alone. */
 int kf_glob_takes(const char *glob, const kerf_weight *w);
+int kf_glob_takes_old_name(const char *glob, const kerf_weight *w); /* w->whole */
 
 /* Why w cannot be quantized at all, or NULL. The text may stand in `text`. */
 const char *kf_select_obstacle(const kerf_weight *w, char *text, size_t size);

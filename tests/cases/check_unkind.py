@@ -398,6 +398,11 @@ def case_gguf_experts(kerf, tmp):
         shapes = {k: v[1] for k, v in files[-1].items()}
         need(shapes["blk.0.ffn_up_exps.weight"] == [n, inner, size] and shapes["blk.0.ffn_down_exps.weight"] == [n, size, inner], shapes)
         need(files[-1] == files[0], f"{kind}: other tensors than of experts one by one")
+    for glob in ("*experts.0.*", "*experts.1.up_proj*"):  # the first gave all experts its format, the others matched nothing
+        for args in (["--keep", glob], ["--only", glob], ["--tensor", f"{glob}=q5_0"]):
+            kerf("quantize", f"{tmp}/singles", "-f", "ggml-q8_0", *args, "-n", "-o", f"{tmp}/some.gguf", code=2, says="is for some experts of a layer, and the output has all of them in one tensor, blk.0.ffn_")
+    plan = kerf.json("quantize", f"{tmp}/singles", "-f", "ggml-q8_0", "--tensor", "*experts.*.up_proj*=q5_0", "-n", "-o", f"{tmp}/some.gguf")
+    need([t["name"] for t in plan["tensors"] if t["format"] == "q5_0:ggml"] == ["blk.0.ffn_up_exps.weight"], "a pattern for all experts")
     for wrong, says in ((1, "experts.1.gate_proj.weight: config.json has a num_experts of 1"), (None, "config.json has a num_experts of 0"),
                         (3, "experts.2.gate_proj.weight is missing"), (2 ** 32 - 1, "more than there are weights")):
         folder = model(f"{tmp}/wrong", kinds["singles"][0] + rest, **{**config, "num_experts": wrong})
