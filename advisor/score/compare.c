@@ -373,6 +373,11 @@ kerf_status kf_compare_weights(const kf_compare_job *job, kerf_verify_row *out, 
         out->problem[0] = 0;
     }
     if (!same && a->decoded && b->codec.format) return measure_encoded(job, out, err);
+    if (!same && a->codec.format && b->codec.format && !out->problem[0])
+        snprintf(out->problem, sizeof out->problem,
+                 "is %.24s and quantized in the source, too, as %.24s: kerf dequantize makes a "
+                 "source of that",
+                 b->codec.format->name, a->codec.format->name);
     if (!same || !same_source(a, b)) {
         note(out, "has another type or format than the source", 0);
         return KERF_OK;

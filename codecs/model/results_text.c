@@ -41,11 +41,9 @@ static void put_decisions(kf_page *p, const kerf_plan *plan)
     kf_table_cell(p, "%llu", (unsigned long long)t->bytes_out);
     kf_table_cell(p, "%.3f", kf_bits_per_weight(t->bytes_out, t->elements));
     kf_table_end(p);
-    fprintf(p->to,
-            "\n%s of tensors become %s. bpw: bits per weight with all scales; in the last line "
-            "over all "
-            "tensors.\n",
-            kerf_bytes_text(t->bytes_in, in), kerf_bytes_text(t->bytes_out, out));
+    fprintf(p->to, "\n%s of tensors become %s.\n", kerf_bytes_text(t->bytes_in, in),
+            kerf_bytes_text(t->bytes_out, out));
+    fprintf(p->to, "bpw: bits per weight with all scales; in the last line over all tensors.\n");
 }
 
 /* --- what was written ---------------------------------------------------------------------- */

@@ -181,6 +181,16 @@ def case_no_importance(kerf, tmp):
                 kerf("verify", m, f"{tmp}/out")
 
 
+def case_two_quantized(kerf, tmp):
+    """Two quantized models, neither of them the source of the other: how they are compared is said."""
+    m = model(f"{tmp}/m", [UP], model_type="llama")
+    for code in ("nvfp4", "int4-g32"):
+        kerf("quantize", m, "-f", code, "-o", f"{tmp}/{code}")
+    kerf("verify", f"{tmp}/nvfp4", f"{tmp}/int4-g32", code=1, says="is int4-g32 and quantized in the source, too, as nvfp4: kerf dequantize makes a source of that")
+    kerf("dequantize", f"{tmp}/nvfp4", "-o", f"{tmp}/dense")
+    kerf("verify", f"{tmp}/dense", f"{tmp}/int4-g32")
+
+
 def case_unused_importance(kerf, tmp):
     """An imatrix that changes nothing: the encoder that takes it is named."""
     name = L + "mlp.up_proj.weight"

@@ -18,7 +18,7 @@ check "a dry run writes nothing" test "$(ls "$tmp")" = "$(printf 'err\nout')"
 expect 0 quantize "$source" -f nvfp4 --dry-run -o "$tmp/never"
 output_says 'kept (norm)'
 output_says '^28 quantized, 10 kept'
-output_says '^7.00 MiB of tensors become 2.69 MiB. bpw: '
+output_says '^7.00 MiB of tensors become 2.69 MiB.$'
 absent "$tmp/never"
 
 # What the dry run says is what is written.
