@@ -124,8 +124,8 @@ static void write_glob(const char *text, char *out)
  */
 static size_t find_meant(const kerf_checkpoint *c, const char *glob, char *out)
 {
-    static const char *const ends[][2] = {{"", ""},         {"", ".weight"}, {"", ".*"},
-                                          {"*", ".weight"}, {"*", ".*"},     {"*", "*"}};
+    static const char *const ends[][2] = {{"", ""},          {"", ".weight"}, {"", ".*"},
+                                          {"*.", ".weight"}, {"*.", ".*"},    {"*.", "*"}};
     char plain[PATTERN];
     size_t n = 0;
     write_glob(glob, plain);
@@ -134,6 +134,19 @@ static size_t find_meant(const kerf_checkpoint *c, const char *glob, char *out)
         n = count_matches(c, out);
     }
     return n;
+}
+
+/* The embedding of a model without an output head, when the pattern is for that. */
+static const kerf_weight *find_tied(const kerf_checkpoint *c, const char *glob)
+{
+    const kerf_weight *embedding = NULL;
+    if (!strstr(glob, "lm_head") && strncmp(glob, "output.", 7) != 0) return NULL;
+    for (size_t i = 0; i < kerf_weights_count(c->weights); i++) {
+        const kerf_weight *w = kerf_weights_at(c->weights, i);
+        if (w->place.role == KERF_ROLE_HEAD) return NULL;
+        if (w->place.role == KERF_ROLE_EMBEDDING && w->shape.rank == 2) embedding = w;
+    }
+    return embedding;
 }
 
 /* The stack that a pattern for some of its experts is not for; NULL: it is for none. */
@@ -160,6 +173,12 @@ kerf_status kf_glob_check(const kerf_checkpoint *c, const char *what, const char
             "%.200s is for some experts of a layer, and the output has all of them in one "
             "tensor, %.200s",
             what, stack->name);
+    const kerf_weight *embedding = find_tied(c, glob);
+    if (embedding)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "%.200s matches no tensor: the output head of this model is its embedding, "
+                       "%.200s",
+                       what, embedding->name);
     const size_t n = find_meant(c, glob, meant);
     if (n)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,

@@ -141,8 +141,8 @@ def quantizing(run, tmp):
     for out in (["--layout", "compressed-tensors", "-o", f"{tmp}/dense"], ["-o", f"{tmp}/dense.gguf"]):
         run.tries(["quantize", m, "-f", "nvfp4", "--tensor", "*v_proj*=bf16", *out], r"does not take bf16 \(what is not quantized has the type of the source there: --keep 'GLOB'",
                   *([] if out[-1].endswith("gguf") else [lambda t: ["quantize", m, "-f", "nvfp4", "--keep", "*v_proj*", "--keep", "*[qk]_proj*", "-n", *out]]))
-    for glob, meant in (("v_proj", "*v_proj.weight"), ("re:.*[kq]_proj$", "*[kq]_proj.weight"), ("re:.*self_attn\\.q.*", "*self_attn.q*"), ("model.layers.0", "model.layers.0.*"),
-                        ("layers.0", "*layers.0.*"), ("model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.q_proj.weight")):
+    for glob, meant in (("v_proj", "*.v_proj.weight"), ("re:.*[kq]_proj$", "*[kq]_proj.weight"), ("re:.*self_attn\\.q.*", "*self_attn.q*"), ("model.layers.0", "model.layers.0.*"),
+                        ("layers.0", "*.layers.0.*"), ("model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.q_proj.weight")):
         run.tries(["quantize", m, "-f", "nvfp4", "--keep", glob, "-n"], rf"--keep {re.escape(glob)} matches no tensor; '{re.escape(meant)}' matches [1-9]",
                   lambda t: ["quantize", m, "-f", "nvfp4", "--only", meant, "-n"])
     for glob in ("re:.*(q|k)_proj", "*{q,k}_proj*", "*q_proj*,*k_proj*"):

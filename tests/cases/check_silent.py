@@ -113,6 +113,17 @@ def case_patterns_and_what_is_kept(kerf, tmp):
     need(not [t for t in kerf.json("quantize", m, "-f", "int8", "--tensor", "*self_attn*=keep", "-n")["tensors"] if "self_attn" in t["name"] and t["format"]], "keep")
 
 
+def case_tied_heads(kerf, tmp):
+    """A model whose output head is its embedding has no tensor for it: patterns for one are answered so, and not with attn_output."""
+    names = [("model.embed_tokens.weight", "BF16", (64, 128)), (L + "self_attn.o_proj.weight", "BF16", (128, 128))]
+    m = model(f"{tmp}/m", names, model_type="llama", tie_word_embeddings=True)
+    for glob in ("lm_head", "*lm_head*", "re:.*lm_head", "output.weight"):
+        kerf("quantize", m, "-f", "nvfp4", "--keep", glob, "-n", code=2, says=f"--keep {glob} matches no tensor: the output head of this model is its embedding, model.embed_tokens.weight")
+    whole = model(f"{tmp}/whole", [*names, ("lm_head.weight", "BF16", (64, 128))], model_type="llama")
+    kerf("quantize", whole, "-f", "nvfp4", "--keep", "output.weight", "-n", code=2, says="matches no tensor; kerf inspect")
+    kerf("quantize", whole, "-f", "nvfp4", "--keep", "*lm_head*", "-n")
+
+
 def case_patterns_of_stacks(kerf, tmp):
     """A pattern for a stack of experts is one for each of them, in every file and option that takes patterns; one that matches nothing is refused by all."""
     layer = L + "mlp.experts."
