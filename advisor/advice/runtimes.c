@@ -97,6 +97,11 @@ kerf_status kerf_runtime_check(const kerf_runtime *r, const kerf_layout *l, cons
     const int sm = capability_of(h);
     const kerf_runtime_way *elsewhere = NULL;
     char range[48];
+    int written;
+    if (!kerf_layout_scheme(l, f, &written)) /* a line may stand for a whole family of formats */
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "%s does not load %s from layout %s, which has no place for it", r->title,
+                       f->name, l->name);
     for (size_t i = 0; i < LINES; i++) {
         const kerf_runtime_way *w = &lines[i].way;
         if (&runtimes[lines[i].runtime] != r || strcmp(lines[i].layout, l->name) != 0) continue;

@@ -57,6 +57,9 @@ static void the_usual_questions(void **state)
         {"transformers", "deepseek", "fp8-e4m3-128x128", "a100", "from sm_89 on"},
         {"llama.cpp", "gguf", "nvfp4", "epyc-9654", NULL}, /* no sm: not looked at */
         {"llamacpp", "gguf", "ggml-q8_0", "m4-max", NULL},
+        {"llamacpp", "gguf", "nf4", NULL, "has no place for it"},
+        {"transformers", "compressed-tensors", "q4_k", NULL, "has no place for it"},
+        {"vllm", "gptq", "int2-g16", "h100", "has no place for it"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -85,9 +88,12 @@ static void the_table_fits_the_layouts(void **state)
             for (size_t n = 0; n < kerf_format_count(); n++) {
                 const kerf_format *f = kerf_format_at(n);
                 kerf_runtime_way way = {0};
-                if (kerf_layout_check(l, f, NULL) != KERF_OK) continue;
+                int written;
                 if (kerf_runtime_check(r, l, f, NULL, &way, NULL) != KERF_OK) continue;
-                found += l == usual;
+                if (!kerf_layout_scheme(l, f, &written))
+                    fail_msg("%s loads %s from %s, which cannot hold it", r->name, f->name,
+                             l->name);
+                found += l == usual && written;
                 assert_true(strlen(way.how) > 5 && strlen(way.source) > 10);
                 assert_true(way.most_sm == 0 || way.most_sm >= way.least_sm);
             }

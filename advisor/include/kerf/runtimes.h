@@ -35,8 +35,9 @@ KERF_API KERF_CHECK kerf_status kerf_runtime_get(const char *text, const kerf_ru
                                                  kerf_error *err);
 
 /* How the runtime loads this format from this layout on this machine (NULL: on some machine; one
- * whose arch is no sm_* is not looked at). out may be NULL. KERF_E_NOSUP: not at all, as far as
- * kerf knows, or not there; the text says which machines have it. */
+ * whose arch is no sm_* is not looked at). out may be NULL. KERF_E_NOSUP, with the reason: the
+ * layout has no place for the format, the runtime does not load it as far as kerf knows, or not on
+ * this machine (the text says on which). */
 KERF_API KERF_CHECK kerf_status kerf_runtime_check(const kerf_runtime *r, const kerf_layout *l,
                                                    const kerf_format *f, const kerf_hardware *h,
                                                    kerf_runtime_way *out, kerf_error *err);
