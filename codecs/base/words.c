@@ -183,6 +183,10 @@ char *kerf_shape_text(const kerf_shape *shape, char *out)
 {
     size_t n = 0;
     out[0] = 0;
+    if (shape->rank > KERF_MAX_RANK) {
+        snprintf(out, KERF_SHAPE_TEXT, "no shape");
+        return out;
+    }
     for (unsigned i = 0; i < shape->rank && n < KERF_SHAPE_TEXT; i++) {
         int k = snprintf(out + n, KERF_SHAPE_TEXT - n, "%s%llu", i ? "x" : "",
                          (unsigned long long)shape->dim[i]);

@@ -4,6 +4,7 @@
  * columns, whatever is done at once: the same numbers for any number of threads. */
 #include "cpu/feedback_rows.h"
 
+#include <float.h>
 #include <stdlib.h>
 
 #include "base/base.h"
@@ -130,7 +131,7 @@ static kerf_status begin(const float *gram, uint64_t columns, double damping, ui
                          kerf_feedback **out, kerf_error *err)
 {
     *out = NULL;
-    if (!gram || columns == 0 || !(damping > 0))
+    if (!gram || columns == 0 || !(damping > 0 && damping <= DBL_MAX))
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
                        "error feedback needs second moments of one column at least, and damping");
     if (!kf_mul_ok(columns, columns, square))

@@ -304,6 +304,8 @@ int kf_place_is_looked_up(const kerf_place *p, const char *name)
 void kerf_place_find(const char *family, const char *name, const kerf_shape *shape, kerf_place *out)
 {
     kf_facts f = {.family = family ? kf_family_find(family) : NULL, .is_described = family != NULL};
-    kf_placed one = {.name = name, .shape = shape, .place = out};
+    static const kerf_shape none;
+    kf_placed one = {
+        .name = name, .shape = shape->rank > KERF_MAX_RANK ? &none : shape, .place = out};
     kf_places_find(&f, &one, 1);
 }

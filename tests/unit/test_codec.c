@@ -2,6 +2,8 @@
  * names, sizes, the same bytes however the work is cut, refusals, and that nothing outside a plane
  * is touched. Bytes themselves are pinned by the golden vectors. */
 #include <kerf/codec.h>
+#include <kerf/roles.h>
+#include <kerf/words.h>
 
 #include <math.h>
 #include <setjmp.h>
@@ -306,6 +308,19 @@ static void ranks_without_dimensions(void **state)
     uint64_t n;
     assert_int_equal(kerf_shape_equal(&s, &s), 0);
     assert_int_equal(kerf_shape_count(&s, &n, NULL), KERF_E_RANGE);
+    struct {
+        kerf_shape shape;
+        uint64_t behind;
+    } fenced = {s, 424242};
+    char text[KERF_SHAPE_TEXT];
+    assert_string_equal(kerf_shape_text(&fenced.shape, text), "no shape");
+    kerf_place place;
+    fenced.behind = 8; /* would be the inputs */
+    kerf_place_find("gpt2", "h.0.mlp.c_fc.weight", &fenced.shape, &place);
+    kerf_place scalar;
+    kerf_place_find("gpt2", "h.0.mlp.c_fc.weight", &(kerf_shape){0}, &scalar);
+    assert_int_equal(place.role, scalar.role);
+    assert_int_equal(place.orientation, scalar.orientation);
 }
 
 /* By NaN, or by numbers whose sums overflow, every code of a tensor was chosen without a word. */

@@ -346,6 +346,7 @@ static void what_cannot_be_is_refused(void **state)
                      KERF_E_ARG);
     assert_int_equal(kerf_feedback_make(gram, 0, 0.01, 1, NULL, &none, &err), KERF_E_ARG);
     assert_int_equal(kerf_feedback_make(gram, COLS, 0, 1, NULL, &none, &err), KERF_E_ARG);
+    assert_int_equal(kerf_feedback_make(gram, COLS, INFINITY, 1, NULL, &none, &err), KERF_E_ARG);
     assert_int_equal(kerf_feedback_make(gram, UINT64_C(1) << 40, 0.01, 1, NULL, &none, &err),
                      KERF_E_RANGE);
     const float kept = gram[5 * COLS + 2];

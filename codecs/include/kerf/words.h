@@ -38,7 +38,8 @@ KERF_API char *kerf_text_printable(const char *text, char *out, size_t size);
 #define KERF_BYTES_TEXT 32
 KERF_API char *kerf_bytes_text(uint64_t bytes, char *out);
 
-/* "1536x4096", "scalar"; out holds KERF_SHAPE_TEXT bytes. Returns out. */
+/* "1536x4096", "scalar"; "no shape" for a rank above KERF_MAX_RANK. Cut to size; out holds
+ * KERF_SHAPE_TEXT bytes. Returns out. */
 #define KERF_SHAPE_TEXT 96
 KERF_API char *kerf_shape_text(const kerf_shape *shape, char *out);
 
