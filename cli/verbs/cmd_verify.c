@@ -50,6 +50,7 @@ static kerf_status verify(verify_run *j, const args *a, kerf_error *err)
     TRY(kerf_checkpoint_open(model_path(args_operand(a, 0)), &j->source, err));
     TRY(kerf_checkpoint_open(model_path(args_operand(a, 1)), &j->other, err));
     kerf_moments moments = {0};
+    if (cal && !args_has(a, "exact")) return USAGE(err, "verify: --calibration is for --exact");
     if (cal) TRY(kerf_calibration_open(cal, &j->calibration, err));
     if (cal) TRY(kerf_calibration_moments(j->calibration, &moments, err));
     const kerf_verify_options options = {j->limits, args_has(a, "by-value"), args_has(a, "exact"),
@@ -103,9 +104,8 @@ const verb verb_verify = {
         "when one that was kept differs by a byte. A limits file, whose patterns must match:\n"
         "  {\"schema\": \"kerf.limits/1\", \"default\": {\"t2\": 0.02},\n"
         "   \"tensors\": {\"*down_proj*\": {\"t2\": 0.03, \"max_error\": 0.1}}}\n"
-        "Figures: t2, max_error, bias (its magnitude), clip_share, bpw, rest_t2 (t2 without "
-        "outliers),\nzero_share (of those, what became zero), lost_share (blocks of 128 that "
-        "lost half of\nthemselves).",
+        "Figures: t2, max_error, bias (magnitude), clip_share, bpw, rest_t2 (without outliers),\n"
+        "zero_share (of that, became zero), lost_share (blocks of 128 that lost over half).",
     .examples = "  kerf verify model/ model-nvfp4/\n"
                 "  kerf verify model/ model-nvfp4/ --write-limits limits.json\n"
                 "  kerf verify model/ model-nvfp4/ --limits limits.json --json\n"

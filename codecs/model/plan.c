@@ -95,21 +95,26 @@ static kerf_status check_importance(kerf_plan *p, kerf_error *err)
 static kerf_status note_feedback(kerf_plan *p, kerf_error *err)
 {
     size_t with = 0, without = 0;
-    const char *first = NULL;
-    for (size_t i = 0; p->to.moments && i < p->decided.count; i++) {
+    const kerf_decision *first = NULL;
+    const kerf_moments *m = p->to.moments;
+    for (size_t i = 0; m && i < p->decided.count; i++) {
         const kerf_decision *d = &p->decided.item[i];
         if (!d->codec.format) continue;
         const int takes = kf_plan_feedback(p, d);
         with += (size_t)takes;
         without += (size_t)!takes;
-        if (!takes && !first) first = d->weight->name;
+        if (!takes && !first) first = d;
     }
+    if (without && !with && m->has(m->ctx, first->weight))
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "error feedback would change nothing: %.150s, for one, becomes %s",
+                       first->weight->name, first->codec.format->name);
     if (without && !with)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
                        "%.150s has no second moments for %.150s that its format can use: kerf "
                        "calibrate --gram makes them; without --feedback none are needed",
-                       p->to.moments->path, first);
-    return without ? kf_notes_feedback(&p->notes, without, first, err) : KERF_OK;
+                       m->path, first->weight->name);
+    return without ? kf_notes_feedback(&p->notes, without, first->weight->name, err) : KERF_OK;
 }
 
 /* Blocks that kerf does not decode stay in a GGUF file, or are nowhere. */

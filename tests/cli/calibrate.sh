@@ -64,6 +64,10 @@ expect 0 verify "$model" "$tmp/f5.safetensors" --exact --calibration "$tmp/cal"
 expect 1 verify "$model" "$tmp/f5.safetensors" --exact
 check "and says what is missing" grep -q 'calibration [0-9a-f]\{16\}' "$tmp/out"
 expect 2 quantize "$model" -f mxfp4 --feedback -o "$tmp/none"
+expect 2 quantize "$model" -f bf16 --calibration "$tmp/cal" --feedback -o "$tmp/none"
+error_says 'error feedback would change nothing: .*, for one, becomes bf16$'
+expect 2 verify "$model" "$tmp/f5.safetensors" --calibration "$tmp/cal"
+error_says 'calibration is for --exact'
 
 expect 0 score "$model" -f mxfp4 --calibration "$tmp/cal" --feedback --again --zstd-level 0 --json
 check "and falls further" awk -v a="$once" -v b="$(json totals.0.weighted_t2)" 'BEGIN { exit !(b > 0 && b < a) }'
