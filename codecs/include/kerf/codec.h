@@ -296,9 +296,9 @@ KERF_API KERF_CHECK kerf_status kerf_geometry_init(kerf_geometry *g, const kerf_
 KERF_API KERF_CHECK kerf_status kerf_codec_check(kerf_codec c, const kerf_shape *shape,
                                                  kerf_dtype source, kerf_error *err);
 
-/* The numbers that codes or scales of a format stand for, where it has a table of them: NF4's 16
- * for KERF_PLANE_CODES, the 256 of the map that scales of nf4-dq index for KERF_PLANE_SCALES.
- * Returns how many; 0: it has no such table. */
+/* The numbers that codes or scales of a format stand for, where a plane is indices into a table:
+ * NF4's 16 for KERF_PLANE_CODES, the 256 of the map that scales of nf4-dq index for
+ * KERF_PLANE_SCALES. Returns how many; 0: it is none, as in all blocks of GGUF. */
 KERF_API size_t kerf_codebook(const kerf_format *f, kerf_plane_id p, float out[256]);
 
 /* Numbers that scale a block, or are added to it (is_minimum), and share a byte struct with its
