@@ -12,8 +12,8 @@
  *             a group of zeros the epsilon of the source's type; code = element(src(x / scale))
  *   torchao   torchao 0.18, Float8Tensor.from_hp: scale = src(amax / largest), code =
  *             element(x / scale)
- *   deepseek  DeepSeek-V3, per 128x128 tile: scale = max(amax, 1e-4) / 448, code = element(x /
- * scale)
+ *   deepseek  DeepSeek-V3, per 128x128 tile: scale = max(amax, 1e-4) / 448,
+ *             code = element(x / scale)
  *
  * -0 is kept.
  * decode: element * scale, one fp32 product. */

@@ -1,7 +1,7 @@
 /* super.h - ggml's blocks of two levels, Q4_1 to IQ4_XS: how a whole block is encoded. Where its
  * numbers lie and what they mean is in super_layout.h, the searches are in super_fit.h.
  *
- *   ggml     quantize_row_*_ref, which look at the weights alone
+ *   ggml     quantize_row_*_ref of ggml 0.13's ggml-quants.c, which look at the weights alone
  *   imatrix  quantize_row_*_impl: the error of each element counts as much as the importance of its
  *            column, the mean square of what the layer is multiplied by there
  *
@@ -10,11 +10,12 @@
  *   q4_1 q5_1  d = (max - min) / 15 or 31, m = min, code = (x - m) * (1 / d) + 1/2, cut to integers
  *   q5_0       d = peak / -16, code = x * (1 / d) + 16 1/2, cut to integers
  *   iq4_nl     weights x * x; d as the code book's best fit for peak / -127, one try. A block of
- * zeros has codes 0, where ggml 0.13 leaves those of the block before it iq4_xs     the same with
- * 15 tries per group, d = -(largest scale) / 32 q2_k       weights |x|, fit_minmax by |e|; scales
- * and minima in 15ths of the largest q4_k q5_k  weights sqrt(mean of x * x) + |x|, fit_minmax by
- * squares; in 63rds of the largest q3_k       fit_one_by_one; scales in -32nds of the largest q6_k
- * fit_signed with weights x * x; scales in -128ths of the largest
+ *              zeros has codes 0, where ggml 0.13 leaves those of the block before it
+ *   iq4_xs     the same with 15 tries per group, d = -(largest scale) / 32
+ *   q2_k       weights |x|, fit_minmax by |e|; scales and minima in 15ths of the largest
+ *   q4_k q5_k  weights sqrt(mean of x * x) + |x|, fit_minmax by squares; in 63rds of the largest
+ *   q3_k       fit_one_by_one; scales in -32nds of the largest
+ *   q6_k       fit_signed with weights x * x; scales in -128ths of the largest
  *
  * With importance the weights are importance * sqrt(sigma2 + x * x), sigma2 the mean square of the
  * row for the types of one level, of the block for q2_k, twice that for the others; q6_k takes the
@@ -25,8 +26,7 @@
  * d and m as they are stored; where d is 0 it stays what the fit gave.
  *
  * fp16 scales above 65504 are Inf, as ggml has them. Where 1 / d is Inf ggml converts numbers that
- * do not fit their type, which C leaves undefined; here codes saturate.
- * Source: ggml 0.13, ggml-quants.c. */
+ * do not fit their type, which C leaves undefined; here codes saturate. */
 #ifndef KERF_SUPER_H
 #define KERF_SUPER_H
 

@@ -7,7 +7,7 @@
  *   narrow_words  any family: the function of block/ on a step of 32 elements, then packing
  *   narrow_lanes  MX of bfloat16, without fp32: see mx_lanes
  *   narrow_table  FP8 of bfloat16 where many elements share a scale: the same, with the quotients
- * of all mantissas in registers */
+ *                 of all mantissas in registers */
 #ifndef KERF_WIDE_NARROW_H
 #define KERF_WIDE_NARROW_H
 

@@ -7,8 +7,8 @@
  * A limits file says what a candidate may lose. It is JSON; a figure that is not named has no
  * limit:
  *
- *   {"schema": "kerf.eval-limits/1", "kl": 0.05, "kl_p99": 0.6, "flips": 0.1, "perplexity_rise":
- * 0.04}
+ *   {"schema": "kerf.eval-limits/1",
+ *    "kl": 0.05, "kl_p99": 0.6, "flips": 0.1, "perplexity_rise": 0.04}
  */
 #ifndef KERF_EVAL_H
 #define KERF_EVAL_H

@@ -16,8 +16,10 @@
  *   spec-only   the data sheet alone: a band [low, high] that kernels of some care fall into; its
  *               middle ranks formats, it does not promise a time
  *   fitted      parameters fitted to one kernel on one machine (kerf_fit)
- *   table       measured shapes around this one (kerf_anchors): how far they are off their fit,
- * each with a weight that falls with its distance and with every difference of plan
+ *   table       measured shapes around this one (kerf_anchors)
+ *
+ * A table says how far each of these is off its fit; each counts with a weight that falls with its
+ * distance and with every difference of plan.
  */
 #ifndef KERF_PREDICT_H
 #define KERF_PREDICT_H

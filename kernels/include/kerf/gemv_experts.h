@@ -29,16 +29,16 @@
  * and all else exact, S(W, v) = sum over k of |W[r][k] v[k]|:
  *
  *   |dg| <= b1 (S(Gate, x) + |bias|), |du| likewise,
- *   |dh| <= 1.1 |dg| (|u| + |du|) + |silu(g)| |du| + r |h|, r = 2^-8 for BF16, 2^-10 for F16, 2^-18
- * F32 |dy| <= sum over slots of |w| (S(Down, dh) + b2 (S(Down, |h| + dh) + |bias|))
+ *   |dh| <= 1.1 |dg| (|u| + |du|) + |silu(g)| |du| + r |h|
+ *   |dy| <= sum over slots of |w| (S(Down, dh) + b2 (S(Down, |h| + dh) + |bias|))
  *
- * before y is rounded to its type; |u| + 1 and |silu| + |g| in place of |u| and |silu| where
- * CLAMPED. Numbers of x and h below 2^-28 of the largest of their 512 neighbours may be lost, and
- * h below the least of `between`. Sums run in fp32: a warp adds up its parts in ascending order,
- * then the warps are added in ascending order, and last the blocks, where several have parts of a
- * row. Which parts a warp has follows from the shape, the GPU and the routes of all tokens of a
- * run: the same input gives the same bits in every run, but a token beside others may differ inside
- * the bound from the same token alone.
+ * before y is rounded to its type, with r 2^-8 for h of BF16, 2^-10 for F16, 2^-18 for F32; |u| + 1
+ * and |silu| + |g| in place of |u| and |silu| where CLAMPED. Numbers of x and h below 2^-28 of the
+ * largest of their 512 neighbours may be lost, and h below the least of `between`. Sums run in
+ * fp32: a warp adds up its parts in ascending order, then the warps are added in ascending order,
+ * and last the blocks, where several have parts of a row. Which parts a warp has follows from the
+ * shape, the GPU and the routes of all tokens of a run: the same input gives the same bits in every
+ * run, but a token beside others may differ inside the bound from the same token alone.
  *
  * NaN in weights, also through scales, makes NaN what they are multiplied into; NaN and infinities
  * in x, and infinities in weights, give what sums in IEEE arithmetic give, or NaN. A NaN among a
