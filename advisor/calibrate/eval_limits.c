@@ -46,6 +46,11 @@ kerf_status kerf_eval_limits_read(const char *path, kerf_eval_limits *out, kerf_
     {
         if (s == KERF_OK && strcmp(key, "schema") != 0) s = read_limit(path, key, value, out, err);
     }
+    const int is_empty = json_object_size(doc) < 2;
     json_decref(doc);
+    if (s == KERF_OK && is_empty)
+        s = kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                    "%.200s: limits nothing; there are kl, kl_p99, flips and perplexity_rise",
+                    path);
     return s;
 }

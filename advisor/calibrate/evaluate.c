@@ -266,6 +266,10 @@ static kerf_status evaluate(evaluating *e, const kerf_exec *exec, kerf_error *er
     if (r->tokens.rows == 0 || r->tokens.length < 2)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
                        "no row of two tokens or more: --length N makes rows of a stream");
+    for (size_t f = 0; r->candidates == 0 && r->limits && f < KERF_EVAL_FIGURES; f++)
+        if (r->limits->most[f] < INFINITY)
+            return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                           "limits are for quantized models, and none is named beside the source");
     p->rows = r->tokens.rows;
     p->length = r->tokens.length;
     p->predictions = p->rows * (p->length - 1);

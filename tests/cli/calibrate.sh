@@ -146,6 +146,14 @@ check "no such file" test $? -eq 2
 echo '{"schema": "kerf.eval-limits/1", "k": 1}' >"$tmp/limits.json"
 # shellcheck disable=SC2086
 expect 3 eval "$model" "$tmp/q" $text --limits "$tmp/limits.json"
+echo '{"schema": "kerf.eval-limits/1"}' >"$tmp/limits.json"
+# shellcheck disable=SC2086
+expect 3 eval "$model" "$tmp/q" $text --limits "$tmp/limits.json"
+error_says 'limits nothing'
+echo '{"schema": "kerf.eval-limits/1", "kl": 1}' >"$tmp/limits.json"
+# shellcheck disable=SC2086
+expect 2 eval "$model" $text --limits "$tmp/limits.json"
+error_says 'limits are for quantized models'
 expect 3 eval "$model" --tokens "$model/config.json"
 
 # One row says nothing of how rows differ, and a percentile has no more than its share above it.

@@ -421,7 +421,10 @@ static void test_eval(void **state)
     must(kerf_eval(&r, &exec, NULL, &parts, &err), &err);
     assert_true(parts->model[0].loss == whole->model[0].loss);
     kerf_evaluation_close(parts);
-    r.candidates = 0;
+    r.candidates = 0; /* limits on nothing would let everything pass */
+    assert_int_equal(kerf_eval(&r, &exec, NULL, &parts, &err), KERF_E_ARG);
+    assert_null(parts);
+    r.limits = NULL;
     must(kerf_eval(&r, &exec, NULL, &parts, &err), &err);
     assert_true(parts->model[0].loss == whole->model[0].loss && parts->models == 1);
     kerf_evaluation_close(parts);

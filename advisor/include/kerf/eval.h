@@ -38,7 +38,7 @@ typedef struct kerf_eval_limits {
 } kerf_eval_limits;
 
 /* KERF_E_IO: it cannot be read; KERF_E_LIMIT: it is above 16 MiB; KERF_E_DATA: it is no such JSON,
- * names an unknown figure, or has a limit that is not a number of 0 or more. */
+ * names an unknown figure or none, or has a limit that is not a number of 0 or more. */
 KERF_API KERF_CHECK kerf_status kerf_eval_limits_read(const char *path, kerf_eval_limits *out,
                                                       kerf_error *err);
 
@@ -84,7 +84,8 @@ typedef struct kerf_evaluation {
 /* Runs all models over the tokens. Their logits are made side by side, a panel of positions at a
  * time, so that memory is that of states, two layers and two heads. The numbers do not depend on
  * threads and parts, `seconds` aside. exec: its threads and its device count; NULL: all cores.
- * KERF_E_ARG: a candidate with other sizes than the source, rows of one token; KERF_E_DATA: a
+ * KERF_E_ARG: a candidate with other sizes than the source, rows of one token, limits and no
+ * candidate; KERF_E_DATA: a
  * source that predicts NaN (a candidate that does is over its limits); KERF_E_NOSUP and others as
  * kerf_decoder_open. Close the result with kerf_evaluation_close; the checkpoints must outlive it.
  */
