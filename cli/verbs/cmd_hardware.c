@@ -33,10 +33,13 @@ static kerf_status measure(const kerf_hardware *known, const args *a, kerf_hardw
 static int run_hardware(const args *a, kerf_error *err)
 {
     const char *name = args_operand(a, 0), *path = args_value(a, "measured");
-    int json = args_has(a, "json"), measures = args_has(a, "measure") || args_has(a, "calibrate");
+    static const char *const timed[] = {"shape", "format", "batch", "dtype", "trials", NULL};
+    int json = args_has(a, "json"), measures = args_has(a, "measure");
     kerf_hardware *known = NULL, *made = NULL;
     char *text = NULL;
     if (path && measures) return USAGE(err, "--measured and --measure are two ways to one end");
+    for (size_t i = 0; !measures && timed[i]; i++)
+        if (args_has(a, timed[i])) return USAGE(err, "--%s is for --measure", timed[i]);
     if (!name && path) return USAGE(err, "--measured needs the machine that was measured");
     if (!name && !measures && json)
         return put_document(kerf_hardware_list_json(&text, err), &text, err);
@@ -58,7 +61,6 @@ static const option options[] = {
     {"measured", 0, "BENCH.json",
      "print the machine with fits and tables of these times (see kerf help compare) as JSON"},
     {"measure", 0, NULL, "measure this machine and print it as JSON"},
-    {"calibrate", 0, NULL, NULL},
     {"shape", 's', "NxK,...", "--measure: shapes of your own, four at least"},
     {NULL, 0, NULL, NULL},
 };
@@ -77,16 +79,14 @@ const verb verb_hardware = {
         "kerf's matrix-vector products at anchor shapes: 24 from 1024x1024 to 8192x8192, on a GPU\n"
         "200 up to 32768x16384; GGUF's blocks have shapes of their own. On a GPU it also tries,\n"
         "within about a minute, which plans of those products are faster there than kerf's rules\n"
-        "make, and keeps that as `tuning`; plans of kerf bench gemv --hardware FILE are made by\n"
-        "it.",
+        "make, and keeps that as `tuning`, by which kerf bench gemv --hardware FILE makes plans.",
     .examples = "  kerf hardware\n"
                 "  kerf hardware h200\n"
                 "  kerf hardware h200 --json >mine.json   # edit, then --hardware mine.json\n"
                 "  kerf hardware h200 --measured gemv.json >measured.json\n"
                 "  kerf hardware --measure -f nvfp4,int8 >mine.json   # then --hardware mine.json\n"
                 "  kerf hardware h200 --measure --device cuda >mine.json\n"
-                "  kerf hardware h200 --measure --device cuda -f q4_k,q6_k,ggml-q8_0 -b 1,8,16 \\\n"
-                "      >gguf.json\n",
+                "  kerf hardware h200 --measure --device cuda -f q4_k,q6_k -b 1,8,16 >gguf.json\n",
     .options = options,
     .shared = {&option_json, &option_wide, &option_measure_format, &option_measure_batch,
                &option_measure_type, &option_measure_trials, &option_threads, &option_device,

@@ -51,6 +51,11 @@ error_says 'at most 16'
 expect 2 bench gemv --shape 64
 expect 2 bench gemv -f nvfp5
 expect 2 bench gemv -n 0
-expect 0 hardware h200 --calibrate -f nvfp4 -n 1 --shape 64x64,64x128,128x64,128x128 # its earlier name
+expect 0 hardware h200 --measure -f nvfp4 -n 1 --shape 64x64,64x128,128x64,128x128
+for option in '-f nvfp4' '-n 1' '-b 4' '--dtype fp16' '--shape 64x64'; do
+    # shellcheck disable=SC2086
+    expect 2 hardware h200 $option
+    error_says 'is for --measure$'
+done
 expect 2 hardware h200 --measure --measured "$tmp/bench.json"
 finish
