@@ -31,7 +31,7 @@ static kerf_status read_alphas(alpha_memory *m, const char *path, kerf_error *er
 {
     const char *glob;
     json_t *value, *alpha = json_object_get(m->doc, "alpha");
-    if (!kf_json_has_schema(m->doc, "kerf.alpha/1") || !json_is_object(alpha)) {
+    if (!kf_json_has_schema(m->doc, "kerf.alpha/1") || json_object_size(alpha) == 0) {
         return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
                        "%.200s: expected {\"schema\": \"kerf.alpha/1\", \"alpha\": {GLOB: NUMBER}}",
                        path);

@@ -247,6 +247,9 @@ static void test_alpha(void **state)
     must(kerf_file_replace(path, bad, sizeof bad - 1, 1, &err), &err);
     assert_int_equal(kerf_alphas_open(path, &alphas, &err), KERF_E_DATA);
     assert_null(alphas);
+    const char none[] = "{\"schema\": \"kerf.alpha/1\", \"alpha\": {}}"; /* would change nothing */
+    must(kerf_file_replace(path, none, sizeof none - 1, 1, &err), &err);
+    assert_int_equal(kerf_alphas_open(path, &alphas, &err), KERF_E_DATA);
     assert_int_equal(kerf_alphas_open(in_folder(state, "none"), &alphas, &err), KERF_E_IO);
 }
 

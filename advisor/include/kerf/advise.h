@@ -37,8 +37,8 @@ typedef struct kerf_alphas {
     size_t rules;
 } kerf_alphas;
 
-/* KERF_E_IO: it cannot be read; KERF_E_DATA: it is no such JSON, or has a number that is no alpha.
- * Close the result with kerf_alphas_close. */
+/* KERF_E_IO: it cannot be read; KERF_E_DATA: it is no such JSON, has no rule, or a number that is
+ * no alpha. Close the result with kerf_alphas_close. */
 KERF_API KERF_CHECK kerf_status kerf_alphas_open(const char *path, kerf_alphas **out,
                                                  kerf_error *err);
 KERF_API void kerf_alphas_close(kerf_alphas *a); /* NULL is fine */
