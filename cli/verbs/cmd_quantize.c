@@ -165,7 +165,7 @@ const verb verb_quantize = {
     .usage = "IN -f FORMAT[:ENCODER] -o OUT [options]",
     .details =
         "Quantizes the weights of IN (a .safetensors, .safetensors.zst or .gguf file, a model\n"
-        "folder, or org/name in the local cache of the hub) into OUT. What is quantized already,\n"
+        "folder, or org/name in the local cache of the hub) into OUT. What others have quantized,\n"
         "in FP8 tiles for one, is decoded on the way in. Norms, biases, embeddings, output heads,\n"
         "routers, towers and what no table knows stay in their source type unless --tensor names\n"
         "them; --dry-run shows every decision. OUT appears only when it is whole. GLOB is a\n"
