@@ -29,7 +29,8 @@ static kerf_status stored_bytes(const kerf_advice *a, const kerf_advice_tensor *
     *out = (double)t->score[c].bytes;
     if (!a->layout) return KERF_OK;
     w.codec = a->codec[c];
-    KF_TRY(kerf_geometry_init(&w.geometry, w.codec.format, &w.shape, err));
+    kerf_geometry g;
+    KF_TRY(kerf_geometry_init(&g, w.codec.format, &w.shape, err));
     *out = 0;
     for (size_t i = 0; kerf_layout_entry(a->layout, &w, i, name, sizeof name, &e, &plane); i++) {
         KF_TRY(kerf_shape_count(&e.shape, &n, err));

@@ -31,6 +31,7 @@ typedef struct measure_compare {
     const kf_compare_job *job;
     const kerf_verify_row *pair;
     const kerf_weight *other; /* as quantized; a dense one as codes of a plain format */
+    kerf_geometry geometry;   /* of it */
     kf_stream *stream;
     kf_run_sums sums;
     kf_turns turns;
@@ -40,8 +41,7 @@ typedef struct measure_compare {
 static kerf_status measure_read(void *ctx, kf_panel *p, kerf_error *err)
 {
     const measure_compare *r = ctx;
-    KF_TRY(kf_read_dense(r->job->source, kerf_weight_dense(r->pair->weight), &r->other->geometry, p,
-                         err));
+    KF_TRY(kf_read_dense(r->job->source, kerf_weight_dense(r->pair->weight), &r->geometry, p, err));
     return kf_read_planes(r->job->other, r->other, p, err);
 }
 
@@ -77,7 +77,7 @@ static void measure_lost(void *ctx, uint64_t index)
  * after panel. */
 static kerf_status open_measured(measure_compare *r, kerf_error *err)
 {
-    const kerf_geometry *g = &r->other->geometry;
+    const kerf_geometry *g = &r->geometry;
     const kerf_exec *exec = r->job->exec;
     const kerf_dtype dtype = kerf_weight_dense(r->pair->weight)->dtype;
     const unsigned workers = exec->device ? 0 : kf_stream_crew_size(exec->threads);
@@ -99,7 +99,8 @@ static kerf_status measure(const kf_compare_job *job, kerf_verify_row *c, const 
                            kerf_error *err)
 {
     static const kf_steps steps = {measure_read, measure_work, NULL, measure_lost};
-    measure_compare r = {.job = job, .pair = c, .other = other};
+    measure_compare r = {
+        .job = job, .pair = c, .other = other, .geometry = kerf_weight_geometry(other)};
     kerf_status status = open_measured(&r, err);
     if (status == KERF_OK) status = kf_read_whole_planes(job->other, other, r.stream, err);
     if (status == KERF_OK) status = kf_stream_run(r.stream, &steps, &r, err);
@@ -125,7 +126,8 @@ static kerf_status measure_dense(const kf_compare_job *job, kerf_verify_row *c, 
         if (plain[i].dtype != other.dtype) continue;
         other.codec.format = kerf_format_find(plain[i].format);
     }
-    KF_TRY(kerf_geometry_init(&other.geometry, other.codec.format, &other.shape, err));
+    kerf_geometry g;
+    KF_TRY(kerf_geometry_init(&g, other.codec.format, &other.shape, err));
     return measure(job, c, &other, err);
 }
 
@@ -140,6 +142,7 @@ static void take_seen(const kf_compare_job *job, const kf_values_seen *seen,
 typedef struct decode_compare {
     const kf_compare_job *job;
     kerf_verify_row *pair;
+    kerf_geometry geometry; /* of the quantized one */
     kf_values_seen seen;
     kerf_span decoded; /* of one panel, made when the first one shows how large they are */
 } decode_compare;
@@ -149,13 +152,13 @@ static kerf_status decode_read(void *ctx, kf_panel *p, kerf_error *err)
     const decode_compare *r = ctx;
     const kerf_verify_row *c = r->pair;
     KF_TRY(kf_read_planes(r->job->source, c->weight, p, err));
-    return kf_read_dense(r->job->other, c->other->plane[0], &c->weight->geometry, p, err);
+    return kf_read_dense(r->job->other, c->other->plane[0], &r->geometry, p, err);
 }
 
 static kerf_status decode_work(void *ctx, kf_panel *p, kerf_error *err)
 {
     decode_compare *r = ctx;
-    const kerf_geometry *g = &r->pair->weight->geometry;
+    const kerf_geometry *g = &r->geometry;
     kerf_dtype dtype = r->pair->other->dtype;
     kerf_cspan planes[KERF_PLANES];
     kf_planes_of(p, planes);
@@ -179,9 +182,12 @@ static kerf_status decode_work(void *ctx, kf_panel *p, kerf_error *err)
 static kerf_status compare_decoded(const kf_compare_job *job, kerf_verify_row *c, kerf_error *err)
 {
     static const kf_steps steps = {decode_read, decode_work, NULL, NULL};
-    decode_compare r = {.job = job, .pair = c, .seen = {.dtype = c->other->dtype}};
+    decode_compare r = {.job = job,
+                        .pair = c,
+                        .geometry = kerf_weight_geometry(c->weight),
+                        .seen = {.dtype = c->other->dtype}};
     kf_stream *s = NULL;
-    kerf_status status = kf_stream_open(&s, &c->weight->geometry, c->other->dtype, err);
+    kerf_status status = kf_stream_open(&s, &r.geometry, c->other->dtype, err);
     if (status == KERF_OK) status = kf_read_whole_planes(job->source, c->weight, s, err);
     if (status == KERF_OK) status = kf_stream_run(s, &steps, &r, err);
     free(r.decoded.p);
@@ -236,11 +242,12 @@ static kerf_status compare_plane(bytes_compare *r, uint64_t bytes, kerf_error *e
 static kerf_status compare_bytes(const kf_compare_job *job, kerf_verify_row *c, kerf_error *err)
 {
     const kerf_weight *w = c->weight;
+    const kerf_geometry g = kerf_weight_geometry(w);
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
-        if (w->codec.format ? !w->geometry.plane[p].dtype : !w->plane[p]) continue;
+        if (w->codec.format ? !g.plane[p].dtype : !w->plane[p]) continue;
         bytes_compare r = {.job = job, .pair = c, .plane = p};
-        r.seen.dtype = w->codec.format ? w->geometry.plane[p].dtype : w->plane[p]->dtype;
-        const uint64_t bytes = w->codec.format ? w->geometry.plane[p].bytes : w->plane[p]->bytes;
+        r.seen.dtype = w->codec.format ? g.plane[p].dtype : w->plane[p]->dtype;
+        const uint64_t bytes = w->codec.format ? g.plane[p].bytes : w->plane[p]->bytes;
         KF_TRY(compare_plane(&r, bytes, err));
     }
     return KERF_OK;

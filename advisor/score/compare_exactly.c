@@ -13,6 +13,7 @@
 typedef struct exact_compare {
     const kf_compare_job *job;
     kerf_verify_row *pair;
+    const kerf_geometry *geometry; /* of the other */
     unsigned char *stored;
     size_t room;
 } exact_compare;
@@ -35,7 +36,7 @@ static kerf_status compare_plane(exact_compare *x, const kf_panel *p, kerf_plane
                                  kerf_error *err)
 {
     const kerf_weight *w = x->pair->other;
-    const kerf_extent at = kerf_band_bytes(&w->geometry, k, p->u0, p->u1);
+    const kerf_extent at = kerf_band_bytes(x->geometry, k, p->u0, p->u1);
     if (at.count > x->room) {
         free(x->stored);
         x->room = 0;
@@ -46,7 +47,7 @@ static kerf_status compare_plane(exact_compare *x, const kf_panel *p, kerf_plane
     KF_TRY(kerf_weight_read(x->job->other, w, k, at.offset, x->stored, (size_t)at.count, err));
     if (x->pair->problem[0] || memcmp(x->stored, p->plane[k].p, (size_t)at.count) == 0)
         return KERF_OK;
-    if (w->geometry.plane[k].per_matrix && are_inverses(x->stored, p->plane[k].p, at.count))
+    if (x->geometry->plane[k].per_matrix && are_inverses(x->stored, p->plane[k].p, at.count))
         return KERF_OK;
     size_t i = 0;
     while (x->stored[i] == ((const unsigned char *)p->plane[k].p)[i]) i++;
@@ -61,7 +62,7 @@ static kerf_status compare_plane(exact_compare *x, const kf_panel *p, kerf_plane
 static kerf_status look(void *ctx, kf_panel *p, kerf_error *err)
 {
     exact_compare *x = ctx;
-    const kerf_geometry *g = &x->pair->other->geometry;
+    const kerf_geometry *g = x->geometry;
     for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
         if (g->plane[k].dtype == KERF_DTYPE_NONE) continue;
         if (g->plane[k].per_matrix && p->u1 != g->bands) continue; /* complete at the end */
@@ -137,20 +138,21 @@ kerf_status kf_compare_exactly(const kf_compare_job *job, kerf_verify_row *out, 
     kerf_feedback *feedback;
     KF_TRY(find_feedback(job, out, &feedback, err));
     if (out->problem[0]) return KERF_OK;
-    exact_compare x = {.job = job, .pair = out};
+    const kerf_geometry g = kerf_weight_geometry(w);
+    exact_compare x = {.job = job, .pair = out, .geometry = &g};
     kerf_exec exec = *job->exec;
     exec.feedback = feedback;
     kerf_stats shared = {0};
     kf_encode_job encode = {.reader = job->source,
                             .tensor = kerf_weight_dense(out->weight),
-                            .geometry = &w->geometry,
+                            .geometry = &g,
                             .encoder = w->codec.encoder,
                             .exec = &exec,
                             .work = job->progress,
                             .look = look,
                             .look_ctx = &x};
     kerf_status s = KERF_OK;
-    if (kerf_layout_shares_scale(w->layout, w->codec.format) && w->geometry.matrices == 1) {
+    if (kerf_layout_shares_scale(w->layout, w->codec.format) && g.matrices == 1) {
         s = measure_fused(job, out, encode, &shared, err);
         encode.stats = &shared;
     }

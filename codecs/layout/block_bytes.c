@@ -72,7 +72,7 @@ kerf_status kf_blocks_read(const kerf_reader *r, const kerf_weight *w, kerf_plan
     const kf_block b = block_of(kf_stored_find(w->layout, w->codec.format), w->codec.format);
     const unsigned each = part_bytes(&b, p);
     uint64_t end;
-    if (!kf_add_ok(offset, n, &end) || end > w->geometry.plane[p].bytes)
+    if (!kf_add_ok(offset, n, &end) || end > kerf_weight_geometry(w).plane[p].bytes)
         return kf_fail(err, KERF_E_ARG, offset, "kerf_weight_read: beyond the plane");
     unsigned char *blocks = kf_alloc(READ_BLOCKS, b.bytes + each), *to = dst;
     if (!blocks) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for blocks");
@@ -99,9 +99,9 @@ kerf_status kf_blocks_read(const kerf_reader *r, const kerf_weight *w, kerf_plan
 
 void kf_interleaver_init(kf_interleaver *w, const kf_stored *s, const kerf_weight *weight)
 {
+    const kerf_geometry g = kerf_weight_geometry(weight);
     *w = (kf_interleaver){.block = block_of(s, weight->codec.format)};
-    w->blocks =
-        weight->geometry.plane[KERF_PLANE_CODES].bytes / part_bytes(&w->block, KERF_PLANE_CODES);
+    w->blocks = g.plane[KERF_PLANE_CODES].bytes / part_bytes(&w->block, KERF_PLANE_CODES);
 }
 
 static kerf_status fail_order(uint64_t offset, kerf_error *err)

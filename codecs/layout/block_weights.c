@@ -53,12 +53,13 @@ kerf_status kf_blocks_recognize(const kerf_reader *r, const kerf_tensor *t, kerf
     for (size_t i = 0; i < kf_stored_count; i++) {
         const kf_stored *s = &kf_stored_table[i];
         int all;
+        kerf_geometry g;
         if (s->layout != KF_LAYOUT_GGUF || strcmp(s->scheme, t->block_type) != 0) continue;
         *w = dense;
         w->dtype = KERF_F32; /* which holds every number of blocks; their source is not recorded */
         w->codec.format = kf_format_of(s->format);
         w->layout = &kf_layouts[KF_LAYOUT_GGUF];
-        if (kerf_geometry_init(&w->geometry, w->codec.format, &w->shape, NULL) != KERF_OK) continue;
+        if (kerf_geometry_init(&g, w->codec.format, &w->shape, NULL) != KERF_OK) continue;
         if (s->part[KERF_PLANE_SECOND].suffix && !kf_has_suffix(t->name, ".weight")) continue;
         KF_TRY(take_others(r, w, &all, err));
         if (all) return KERF_OK;

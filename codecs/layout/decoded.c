@@ -104,10 +104,11 @@ static kerf_status read_piece(const kerf_reader *r, const kerf_weight *w, uint64
     piece p;
     size_t room = 0;
     unsigned char *memory = NULL;
+    const kerf_geometry g = kerf_weight_geometry(w);
     if (w->codec.format->geometry == KERF_GROUP_TILE)
-        KF_TRY(take_rows(&w->geometry, first, end, &p, err));
+        KF_TRY(take_rows(&g, first, end, &p, err));
     else
-        take_bands(&w->geometry, first, end, &p);
+        take_bands(&g, first, end, &p);
     for (kerf_plane_id k = 0; k < KERF_PLANES; k++) room += (p.bytes[k] + 7) / 8 * 8;
     const uint64_t skip = first - p.first;
     *done = kf_min_u64(end - first, p.count - skip);

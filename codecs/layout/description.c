@@ -164,7 +164,8 @@ static kerf_status take_shape(kf_weights_builder *b, kerf_weight *w, const json_
             return fail_weight(b, KERF_E_DATA, w->name, "stored is not its shape turned");
     }
     kerf_error why;
-    if (kerf_geometry_init(&w->geometry, w->codec.format, &w->shape, &why) != KERF_OK)
+    kerf_geometry g;
+    if (kerf_geometry_init(&g, w->codec.format, &w->shape, &why) != KERF_OK)
         return fail_weight(b, KERF_E_DATA, w->name, "%s", why.text);
     return KERF_OK;
 }
@@ -204,9 +205,10 @@ static kerf_status take_stored(kf_weights_builder *b, kerf_weight *w, size_t i, 
 static kerf_status check_left_over(kf_weights_builder *b, const kerf_weight *w)
 {
     char name[KERF_MAX_NAME_BYTES + 32];
+    const kerf_geometry g = kerf_weight_geometry(w);
     for (kerf_plane_id p = KERF_PLANE_SCALES; p < KERF_PLANES; p++) {
         snprintf(name, sizeof name, "%s%s", w->name, kf_plane_suffix[p]);
-        if (w->geometry.plane[p].dtype == KERF_DTYPE_NONE && kerf_reader_find(b->r, name))
+        if (g.plane[p].dtype == KERF_DTYPE_NONE && kerf_reader_find(b->r, name))
             return fail_weight(b, KERF_E_DATA, w->name, "format %s has no plane \"%.*s\"",
                                w->codec.format->name, KF_NAME(name));
     }
@@ -220,7 +222,8 @@ static int is_as_written(const kf_weights_builder *b, const kerf_weight *w)
     const kf_stored *stored = kf_stored_find(b->layout, w->codec.format);
     kerf_entry e;
     kerf_plane_id p;
-    if (!stored || kf_stored_fits(stored, &w->geometry, NULL) != KERF_OK) return 0;
+    const kerf_geometry g = kerf_weight_geometry(w);
+    if (!stored || kf_stored_fits(stored, &g, NULL) != KERF_OK) return 0;
     for (size_t i = 0; kerf_layout_entry(w->layout, w, i, name, sizeof name, &e, &p); i++) {
         const kerf_tensor *t = kerf_reader_find(b->r, name);
         if (!t || t->dtype != e.dtype || !kerf_shape_equal(&t->shape, &e.shape)) return 0;
@@ -264,13 +267,14 @@ static kerf_status take_entry(kf_weights_builder *b, kerf_weight *w, const kerf_
         KF_TRY(check_left_over(b, w));
     } else {
         kerf_error why = {.text = ""};
+        const kerf_geometry g = kerf_weight_geometry(w);
         if (!stored)
             return fail_weight(b, KERF_E_DATA, w->name, "layout %s has no format %s",
                                b->layout->name, w->codec.format->name);
         if (!kf_has_suffix(w->name, stored->tail))
             return fail_weight(b, KERF_E_DATA, w->name, "layout %s takes names in %s only",
                                b->layout->name, stored->tail);
-        if (kf_stored_fits(stored, &w->geometry, &why) != KERF_OK)
+        if (kf_stored_fits(stored, &g, &why) != KERF_OK)
             return fail_weight(b, KERF_E_DATA, w->name, "%s", why.text);
     }
     for (size_t i = 0, more = 1; more; i++) {

@@ -247,9 +247,8 @@ uint32_t kf_middle_word(const kf_stored *s, const kerf_format *f)
 }
 
 /* Of a tensor that stores no plane. */
-static kerf_shape extra_form(kf_extra extra, const kerf_weight *w)
+static kerf_shape extra_form(kf_extra extra, const kerf_weight *w, const kerf_geometry *g)
 {
-    const kerf_geometry *g = &w->geometry;
     switch (extra) {
     case KF_EXTRA_NONE:
     case KF_EXTRA_ROW_MAJOR: break;
@@ -285,13 +284,14 @@ int kerf_layout_entry(const kerf_layout *l, const kerf_weight *w, size_t i, char
                       kerf_entry *out, kerf_plane_id *plane)
 {
     const kf_stored *s = kf_stored_find(l, w->codec.format);
+    const kerf_geometry g = kerf_weight_geometry(w);
     *out = (kerf_entry){.name = name};
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
-        const kerf_plane *from = &w->geometry.plane[p];
+        const kerf_plane *from = &g.plane[p];
         if (from->dtype == KERF_DTYPE_NONE || (s && is_elsewhere(&s->part[p], w))) continue;
         if (i-- > 0) continue;
         out->dtype = s ? s->part[p].dtype : from->dtype;
-        out->shape = s ? form_of(s, &s->part[p], &w->geometry, p) : from->shape;
+        out->shape = s ? form_of(s, &s->part[p], &g, p) : from->shape;
         name_stored(s, w, s ? s->part[p].suffix : kf_plane_suffix[p], name, size);
         *plane = p;
         return 1;
@@ -299,7 +299,7 @@ int kerf_layout_entry(const kerf_layout *l, const kerf_weight *w, size_t i, char
     *plane = KERF_PLANES;
     if (!s || i >= KERF_EXTRAS || s->extra[i] == KF_EXTRA_NONE) return 0;
     out->dtype = kf_extra_table[s->extra[i]].dtype;
-    out->shape = extra_form(s->extra[i], w);
+    out->shape = extra_form(s->extra[i], w, &g);
     name_stored(s, w, kf_extra_table[s->extra[i]].suffix, name, size);
     return 1;
 }

@@ -98,11 +98,12 @@ static int may_be_turned(const kerf_weight *w)
 static kerf_status turn_planes(kerf_weights *w, kerf_weight *one, kerf_error *err)
 {
     kf_arranging a = {.out = w, .err = err};
+    const kerf_geometry g = kerf_weight_geometry(one);
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
         const kerf_tensor *t = one->plane[p];
         const int is_of_outputs =
             p != KERF_PLANE_CODES && one->codec.format->geometry == KERF_GROUP_ROW;
-        if (!t || one->geometry.plane[p].per_matrix || is_of_outputs) continue;
+        if (!t || g.plane[p].per_matrix || is_of_outputs) continue;
         const uint64_t rows = t->shape.dim[1], cols = t->shape.dim[2];
         const kerf_shape turned = {3, {t->shape.dim[0], cols, rows}};
         const kerf_view v = {
@@ -125,7 +126,8 @@ static kerf_status turn_stack(kerf_weights *w, kerf_weight *one, kerf_error *err
     KF_TRY(turn_planes(w, one, err));
     one->stored = *s;
     one->shape = (kerf_shape){3, {s->dim[0], s->dim[2], s->dim[1]}};
-    return kerf_geometry_init(&one->geometry, one->codec.format, &one->shape, err);
+    kerf_geometry g;
+    return kerf_geometry_init(&g, one->codec.format, &one->shape, err);
 }
 
 kerf_status kf_weights_turn(kerf_weights *w, kerf_error *err)

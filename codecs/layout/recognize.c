@@ -113,6 +113,7 @@ static int take_shape(const kerf_reader *r, const kf_stored *s, const kerf_tenso
 {
     char text[KF_SHAPE_TEXT];
     kerf_error why = {.text = ""};
+    kerf_geometry g;
     if (kf_is_stacks(&kf_layouts[s->layout]) && t->shape.rank != 3) return 0; /* no doubt */
     w->codec.format = kf_format_of(s->format);
     if (w->codec.format->geometry == KERF_GROUP_FLAT) {
@@ -129,8 +130,8 @@ static int take_shape(const kerf_reader *r, const kf_stored *s, const kerf_tenso
         return lacks(d, 0, "codes of shape [%s] are none of layout %s",
                      kf_shape_text(&t->shape, text), kf_layouts[s->layout].name);
     }
-    if (kerf_geometry_init(&w->geometry, w->codec.format, &w->shape, &why) == KERF_OK &&
-        fits(s, &w->geometry, &why) == KERF_OK)
+    if (kerf_geometry_init(&g, w->codec.format, &w->shape, &why) == KERF_OK &&
+        fits(s, &g, &why) == KERF_OK)
         return 1;
     return lacks(d, 0, "as %s [%s]: %.150s", w->codec.format->name, kf_shape_text(&w->shape, text),
                  why.text);
@@ -139,7 +140,7 @@ static int take_shape(const kerf_reader *r, const kf_stored *s, const kerf_tenso
 /* Codes, and scales of outputs or of blocks along inputs, in the order of the stack. A scale of
  * each output has a dimension of 1 on either side, or none. */
 static int is_stacked_as(const kerf_weight *w, const kerf_tensor *t, const kerf_entry *e,
-                         const kerf_plane *plane)
+                         int is_codes)
 {
     kerf_shape s = e->shape;
     if (s.rank != 3) return 0;
@@ -148,7 +149,7 @@ static int is_stacked_as(const kerf_weight *w, const kerf_tensor *t, const kerf_
         s.dim[2] = e->shape.dim[1];
     }
     if (kerf_shape_equal(&t->shape, &s)) return 1;
-    if (e->shape.dim[2] != 1 || plane == &w->geometry.plane[KERF_PLANE_CODES]) return 0;
+    if (e->shape.dim[2] != 1 || is_codes) return 0;
     s = (kerf_shape){2, {e->shape.dim[0], e->shape.dim[1]}};
     return kerf_shape_equal(&t->shape, &s) ||
            (w->stored.rank && kerf_shape_equal(&t->shape, &e->shape));
@@ -157,7 +158,7 @@ static int is_stacked_as(const kerf_weight *w, const kerf_tensor *t, const kerf_
 /* Other writers use shorter types for scales, or exponents alone, give one number the shape []
  * or [1], and a stack one number for all its matrices. */
 static int is_stored_as(const kerf_weight *w, const kerf_tensor *t, const kerf_entry *e,
-                        const kerf_plane *plane)
+                        const kerf_plane *plane, int is_codes)
 {
     uint64_t have, need;
     int shorter =
@@ -169,7 +170,7 @@ static int is_stored_as(const kerf_weight *w, const kerf_tensor *t, const kerf_e
     if (plane && plane->per_matrix)
         return kerf_shape_count(&t->shape, &have, NULL) == KERF_OK &&
                kerf_shape_count(&e->shape, &need, NULL) == KERF_OK && (have == 1 || have == need);
-    if (w->layout == &kf_layouts[KF_LAYOUT_FP8_STACKS]) return is_stacked_as(w, t, e, plane);
+    if (w->layout == &kf_layouts[KF_LAYOUT_FP8_STACKS]) return is_stacked_as(w, t, e, is_codes);
     return t->shape.rank == e->shape.rank &&
            memcmp(t->shape.dim, e->shape.dim, e->shape.rank * sizeof *e->shape.dim) == 0;
 }
@@ -349,13 +350,15 @@ static int take_parts(const kerf_reader *r, const kf_stored *s, kerf_weight *w, 
     kerf_entry e;
     kerf_plane_id p;
     size_t i = 0;
+    const kerf_geometry g = kerf_weight_geometry(w);
     for (; kerf_layout_entry(w->layout, w, i, name, sizeof name, &e, &p); i++) {
         const kerf_tensor *t = kerf_reader_find(r, name);
-        const kerf_plane *plane = p == KERF_PLANES ? NULL : &w->geometry.plane[p];
+        const kerf_plane *plane = p == KERF_PLANES ? NULL : &g.plane[p];
         if (!t && !d->own_names) t = kf_find_alias(r, name);
         int is_state = kf_has_suffix(name, KF_STATE_SUFFIX); /* whose length is free */
         if (!t) return lacks(d, 4 * i, "%s is missing", name);
-        if (!is_state && !is_stored_as(w, t, &e, plane)) return doubt_form(d, i, w, t, &e);
+        if (!is_state && !is_stored_as(w, t, &e, plane, p == KERF_PLANE_CODES))
+            return doubt_form(d, i, w, t, &e);
         if (plane)
             w->plane[p] = t;
         else

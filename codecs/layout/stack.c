@@ -21,7 +21,8 @@ static kerf_status stack_singles(kf_arranging *a, const kerf_weight *const *sing
     w.name = name;
     w.shape = (kerf_shape){3, {experts, rows, is_bias ? 1 : one->shape.dim[1]}};
     if (is_bias) w.shape.rank = 2;
-    if (w.codec.format) KF_TRY(kerf_geometry_init(&w.geometry, w.codec.format, &w.shape, a->err));
+    kerf_geometry g;
+    if (w.codec.format) KF_TRY(kerf_geometry_init(&g, w.codec.format, &w.shape, a->err));
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
         if (!one->plane[p]) continue;
         const kerf_tensor **from = kf_arrange_keep(a, all_parts, sizeof *from);
@@ -55,10 +56,10 @@ static int can_be_stacked(const kerf_weight *w, const char *kind)
     const kf_stored *s = w->codec.format ? kf_stored_find(w->layout, w->codec.format) : NULL;
     if (w->shape.rank != (strcmp(kind, "bias") == 0 ? 1u : 2u)) return 0;
     if (!w->codec.format) return kf_is_plain(w);
-    if (w->geometry.band_rows != 1 || w->geometry.format->geometry == KERF_GROUP_FLAT) return 0;
+    const kerf_geometry g = kerf_weight_geometry(w);
+    if (g.band_rows != 1 || g.format->geometry == KERF_GROUP_FLAT) return 0;
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++)
-        if (w->plane[p] && (w->geometry.plane[p].per_matrix || (s && s->part[p].coding != KF_COPY)))
-            return 0;
+        if (w->plane[p] && (g.plane[p].per_matrix || (s && s->part[p].coding != KF_COPY))) return 0;
     return 1;
 }
 

@@ -161,31 +161,16 @@ static kerf_status read_ones(const kerf_plane *plane, uint64_t offset, void *dst
 }
 
 /* One number that a stack has for each of its matrices. */
-static int is_for_all(const kerf_weight *w, kerf_plane_id p)
+static int is_for_all(const kerf_weight *w, const kerf_geometry *g, kerf_plane_id p)
 {
-    const kerf_plane *plane = &w->geometry.plane[p];
-    return w->codec.format && plane->per_matrix && plane->dtype == KERF_F32 &&
-           w->geometry.matrices > 1 &&
+    const kerf_plane *plane = &g->plane[p];
+    return w->codec.format && plane->per_matrix && plane->dtype == KERF_F32 && g->matrices > 1 &&
            w->plane[p]->bytes == kerf_dtype_bits(w->plane[p]->dtype) / 8;
 }
 
-static kerf_status read_for_all(const kerf_reader *r, const kerf_weight *w, kerf_plane_id p,
-                                uint64_t offset, void *dst, size_t n, kerf_error *err)
-{
-    kerf_weight one = *w;
-    uint64_t end;
-    float x;
-    if (!kf_add_ok(offset, n, &end) || end > w->geometry.plane[p].bytes)
-        return kf_fail(err, KERF_E_ARG, offset, "kerf_weight_read: beyond the plane");
-    one.geometry.matrices = 1;
-    KF_TRY(kerf_weight_read(r, &one, p, 0, &x, sizeof x, err));
-    for (size_t i = 0; i + sizeof x <= n; i += sizeof x)
-        memcpy((unsigned char *)dst + i, &x, sizeof x);
-    return KERF_OK;
-}
-
-kerf_status kerf_weight_read(const kerf_reader *r, const kerf_weight *w, kerf_plane_id p,
-                             uint64_t offset, void *dst, size_t n, kerf_error *err)
+static kerf_status read_plane(const kerf_reader *r, const kerf_weight *w, const kerf_geometry *g,
+                              kerf_plane_id p, uint64_t offset, void *dst, size_t n,
+                              kerf_error *err)
 {
     const kerf_tensor *t = w->plane[p];
     const kf_part *part = part_of(w, p);
@@ -193,23 +178,21 @@ kerf_status kerf_weight_read(const kerf_reader *r, const kerf_weight *w, kerf_pl
     if (part->coding == KF_BLOCK_CODES || part->coding == KF_BLOCK_SCALES)
         return kf_blocks_read(r, w, p, offset, dst, n, err);
     if (p == KERF_PLANE_SECOND && w->unit_second && !t)
-        return read_ones(&w->geometry.plane[p], offset, dst, n, err);
+        return read_ones(&g->plane[p], offset, dst, n, err);
     if (!t) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "kerf_weight_read: no such plane");
-    if (is_for_all(w, p)) return read_for_all(r, w, p, offset, dst, n, err);
     if (part->coding == KF_REORDERED) {
-        uint64_t end, bytes = w->geometry.plane[p].bytes;
+        uint64_t end, bytes = g->plane[p].bytes;
         const kf_turned turned = kf_turned_of(w, part, p);
         if (!kf_add_ok(offset, n, &end) || end > bytes)
             return kf_fail(err, KERF_E_ARG, offset, "kerf_weight_read: beyond the plane");
         return kf_turned_read(&turned, r, t, offset, dst, n, err);
     }
-    if (w->codec.format && w->geometry.plane[p].dtype == KERF_F32 && t->dtype == KERF_F8_E8M0) {
+    if (w->codec.format && g->plane[p].dtype == KERF_F32 && t->dtype == KERF_F8_E8M0) {
         KF_TRY(kerf_reader_read(r, t, offset / 4, (unsigned char *)dst + n / 4 * 3, n / 4, err));
         widen_exponents(dst, n / 4);
         return KERF_OK;
     }
-    if (w->codec.format && w->geometry.plane[p].dtype == KERF_F32 &&
-        kerf_dtype_bits(t->dtype) == 16) {
+    if (w->codec.format && g->plane[p].dtype == KERF_F32 && kerf_dtype_bits(t->dtype) == 16) {
         KF_TRY(kerf_reader_read(r, t, offset / 2, (unsigned char *)dst + n / 2, n / 2, err));
         widen(dst, n / 4, t->dtype == KERF_F16);
         return KERF_OK;
@@ -218,6 +201,28 @@ kerf_status kerf_weight_read(const kerf_reader *r, const kerf_weight *w, kerf_pl
     if (part->coding == KF_FLIP) flip(dst, n, part->flip);
     if (is_another_number(part->coding)) turn_back(part->coding, dst, n / 4);
     return KERF_OK;
+}
+
+static kerf_status read_for_all(const kerf_reader *r, const kerf_weight *w, const kerf_geometry *g,
+                                kerf_plane_id p, uint64_t offset, void *dst, size_t n,
+                                kerf_error *err)
+{
+    uint64_t end;
+    float x;
+    if (!kf_add_ok(offset, n, &end) || end > g->plane[p].bytes)
+        return kf_fail(err, KERF_E_ARG, offset, "kerf_weight_read: beyond the plane");
+    KF_TRY(read_plane(r, w, g, p, 0, &x, sizeof x, err));
+    for (size_t i = 0; i + sizeof x <= n; i += sizeof x)
+        memcpy((unsigned char *)dst + i, &x, sizeof x);
+    return KERF_OK;
+}
+
+kerf_status kerf_weight_read(const kerf_reader *r, const kerf_weight *w, kerf_plane_id p,
+                             uint64_t offset, void *dst, size_t n, kerf_error *err)
+{
+    const kerf_geometry g = kerf_weight_geometry(w);
+    if (w->plane[p] && is_for_all(w, &g, p)) return read_for_all(r, w, &g, p, offset, dst, n, err);
+    return read_plane(r, w, &g, p, offset, dst, n, err);
 }
 
 kerf_status kerf_weight_inexact(const kerf_reader *r, const kerf_weight *w, uint64_t *count,
@@ -263,6 +268,7 @@ kerf_status kerf_weight_writer_open(kerf_writer *w, const kerf_layout *l, const 
     kerf_weight_writer *ww = kf_alloc_zero(1, sizeof *ww);
     if (!ww) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for a weight");
     ww->writer = w;
+    const kerf_geometry g = kerf_weight_geometry(weight);
     ww->weight = weight;
     ww->stored = kf_stored_find(l, weight->codec.format);
     if (ww->stored && ww->stored->part[KERF_PLANE_CODES].coding == KF_BLOCK_CODES)
@@ -271,8 +277,7 @@ kerf_status kerf_weight_writer_open(kerf_writer *w, const kerf_layout *l, const 
         *(plane == KERF_PLANES ? &ww->extra[extras++] : &ww->entry[plane]) = first + i;
     for (kerf_plane_id p = 0; ww->stored && p < KERF_PLANES; p++) {
         const kf_part *part = &ww->stored->part[p];
-        if (weight->geometry.plane[p].dtype == KERF_DTYPE_NONE || part->coding != KF_REORDERED)
-            continue;
+        if (g.plane[p].dtype == KERF_DTYPE_NONE || part->coding != KF_REORDERED) continue;
         kerf_status s = kf_window_open(&ww->window[p], kf_turned_of(weight, part, p), err);
         if (s == KERF_OK) continue;
         kerf_weight_writer_close(ww);
@@ -319,7 +324,7 @@ kerf_status kerf_weight_writer_write(kerf_weight_writer *w, kerf_plane_id p, uin
     }
     if (part->coding != KF_REORDERED) return write_coded(w, part, w->entry[p], offset, src, n, err);
     uint64_t end;
-    if (!kf_add_ok(offset, n, &end) || end > w->weight->geometry.plane[p].bytes)
+    if (!kf_add_ok(offset, n, &end) || end > kerf_weight_geometry(w->weight).plane[p].bytes)
         return kf_fail(err, KERF_E_ARG, offset, "kerf_weight_writer_write: beyond the plane");
     return kf_window_write(&w->window[p], w->writer, w->entry[p], offset, src, n, err);
 }
@@ -344,7 +349,7 @@ static kerf_status write_words(kerf_weight_writer *w, size_t entry, uint64_t cou
 static kerf_status write_extra(kerf_weight_writer *w, size_t i, kerf_error *err)
 {
     const kerf_weight *weight = w->weight;
-    const kerf_geometry *g = &weight->geometry;
+    const kerf_geometry all = kerf_weight_geometry(weight), *g = &all;
     float book[256];
     char state[KF_STATE_BYTES];
     size_t n;

@@ -21,7 +21,7 @@
 
 kf_turned kf_turned_of(const kerf_weight *w, const kf_part *part, kerf_plane_id p)
 {
-    const kerf_geometry *g = &w->geometry;
+    const kerf_geometry all = kerf_weight_geometry(w), *g = &all;
     const int stack = part->form == KF_FORM_STACK || part->form == KF_FORM_TURNED_STACK;
     kf_turned a = {.part = part, .rows = g->rows, .row_bytes = g->plane[p].band_bytes};
     a.bits = g->format->bits;

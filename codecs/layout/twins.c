@@ -8,7 +8,8 @@
 /* Scales per matrix of 1 change nothing: ggml's blocks stand without them. */
 static kerf_status find_unit_second(const kerf_reader *r, kerf_weight *w, kerf_error *err)
 {
-    const kerf_plane *second = &w->geometry.plane[KERF_PLANE_SECOND];
+    const kerf_geometry g = kerf_weight_geometry(w);
+    const kerf_plane *second = &g.plane[KERF_PLANE_SECOND];
     int all = second->dtype != KERF_DTYPE_NONE;
     for (uint64_t at = 0; all && !w->unit_second && at < second->bytes; at += sizeof(float)) {
         float x;
@@ -25,6 +26,7 @@ kerf_status kerf_weight_fit(const kerf_reader *r, const kerf_layout *l, kerf_wei
     const kerf_layout *gguf = &kf_layouts[KF_LAYOUT_GGUF];
     const int to_blocks = l == gguf, from_blocks = w->layout == gguf;
     const int is_own = l == &kf_layouts[KF_LAYOUT_KERF];
+    kerf_geometry g;
     *foreign_from = 256;
     if (!w->codec.format || l == w->layout) return KERF_OK;
     for (size_t i = 0; i < kf_twin_count; i++) {
@@ -37,7 +39,7 @@ kerf_status kerf_weight_fit(const kerf_reader *r, const kerf_layout *l, kerf_wei
         if (is_own && !from_blocks) continue; /* which it holds as they are */
         w->codec = (kerf_codec){planes, NULL};
         w->layout = gguf; /* whose rows know how planes lie in blocks */
-        KF_TRY(kerf_geometry_init(&w->geometry, planes, &w->shape, err));
+        KF_TRY(kerf_geometry_init(&g, planes, &w->shape, err));
         w->unit_second = planes->second != KERF_SECOND_NONE;
         *foreign_from = t->foreign_from;
         return KERF_OK;

@@ -40,7 +40,7 @@ static size_t prefix_of(const kerf_weight *w)
  * bands of them that end where the parts do. */
 static int can_be_sliced(const kerf_weight *w, uint64_t rows, int step)
 {
-    const kerf_geometry *g = &w->geometry;
+    const kerf_geometry all = kerf_weight_geometry(w), *g = &all;
     const kf_stored *s = w->codec.format ? kf_stored_find(w->layout, w->codec.format) : NULL;
     if (!w->codec.format) return kf_is_plain(w);
     if (s && s->rank != 3) return 0; /* layout kerf has no rows in the table */
@@ -113,7 +113,7 @@ static kerf_status slice_dense(kf_arranging *a, const kerf_weight *whole, slice 
 static kerf_status slice_plane(kf_arranging *a, const kerf_weight *whole, slice s, kerf_plane_id p,
                                kerf_weight *out)
 {
-    const kerf_geometry *g = &whole->geometry;
+    const kerf_geometry all = kerf_weight_geometry(whole), *g = &all;
     const kerf_tensor *t = whole->plane[p];
     const unsigned size = kerf_dtype_bits(t->dtype) / 8;
     const uint64_t pieces = g->plane[p].per_matrix ? g->matrices : g->bands;
@@ -140,7 +140,8 @@ static kerf_status slice_quantized(kf_arranging *a, const kerf_weight *whole, sl
     out->codec = whole->codec;
     out->layout = whole->layout;
     out->whole = whole->name;
-    KF_TRY(kerf_geometry_init(&out->geometry, whole->codec.format, &out->shape, a->err));
+    kerf_geometry g;
+    KF_TRY(kerf_geometry_init(&g, whole->codec.format, &out->shape, a->err));
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++)
         if (whole->plane[p]) KF_TRY(slice_plane(a, whole, s, p, out));
     return KERF_OK;

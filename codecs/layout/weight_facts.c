@@ -6,6 +6,14 @@
 #include "file/read/view.h"
 #include "layout/foreign.h"
 
+kerf_geometry kerf_weight_geometry(const kerf_weight *w)
+{
+    kerf_geometry g;
+    if (w->codec.format && kerf_geometry_init(&g, w->codec.format, &w->shape, NULL) == KERF_OK)
+        return g;
+    return (kerf_geometry){0};
+}
+
 uint64_t kerf_weight_bytes(const kerf_weight *w)
 {
     uint64_t bytes = 0;

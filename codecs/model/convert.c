@@ -72,8 +72,8 @@ static kerf_status group_differs(const converting *c, const kerf_weight *w, int 
     float first = 0;
     *differs = 0;
     size_t n = kerf_fused_group(c->source->weights, w, member);
-    kerf_plane_id p =
-        w->geometry.plane[KERF_PLANE_SECOND].per_matrix ? KERF_PLANE_SECOND : KERF_PLANE_SCALES;
+    const kerf_geometry g = kerf_weight_geometry(w);
+    kerf_plane_id p = g.plane[KERF_PLANE_SECOND].per_matrix ? KERF_PLANE_SECOND : KERF_PLANE_SCALES;
     for (size_t i = 0; i < n && member[0] == w; i++) {
         float x = 0;
         if (member[i]->codec.format != w->codec.format) continue;
@@ -189,6 +189,7 @@ static kerf_status declare_output(converting *c, const kerf_output *to, kerf_err
 typedef struct move {
     converting *converting;
     const kerf_weight *weight;
+    const kerf_geometry *geometry; /* of it */
     unsigned foreign_from;
     uint64_t foreign; /* bytes from there on */
     kerf_weight_writer *to;
@@ -208,7 +209,7 @@ static kerf_status move_work(void *ctx, kf_panel *p, kerf_error *err)
         m->foreign += ((const unsigned char *)scales.p)[i] >= m->foreign_from;
     }
     for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
-        if (m->weight->geometry.plane[k].band_bytes) {
+        if (m->geometry->plane[k].band_bytes) {
             KF_TRY(kf_work_add(&m->converting->work, p->plane[k].n, err));
         }
     }
@@ -219,7 +220,7 @@ static kerf_status move_work(void *ctx, kf_panel *p, kerf_error *err)
 static kerf_status move_write(void *ctx, kf_panel *p, kerf_error *err)
 {
     const move *m = ctx;
-    const kerf_geometry *g = &m->weight->geometry;
+    const kerf_geometry *g = m->geometry;
     for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
         if (g->plane[k].band_bytes == 0) continue;
         uint64_t offset = kerf_band_bytes(g, k, p->u0, p->u1).offset;
@@ -244,11 +245,12 @@ static kerf_status convert_weight(converting *c, const target *t, kerf_writer *t
                                   uint64_t *note, kerf_error *err)
 {
     const kerf_weight *w = &t->weight;
-    move m = {.converting = c, .weight = w, .foreign_from = t->foreign_from};
+    const kerf_geometry g = kerf_weight_geometry(w);
+    move m = {.converting = c, .weight = w, .geometry = &g, .foreign_from = t->foreign_from};
     uint64_t rounded = 0;
     kf_stream *panels = NULL;
     KF_TRY(kerf_weight_inexact(c->source->reader, w, &rounded, err));
-    KF_TRY(kf_stream_open(&panels, &w->geometry, KERF_BF16, err));
+    KF_TRY(kf_stream_open(&panels, &g, KERF_BF16, err));
     kerf_status s = kerf_weight_writer_open(to, c->layout, w, entry, &m.to, err);
     if (s == KERF_OK) s = move_panels(&m, panels, err);
     kf_stream_close(panels);

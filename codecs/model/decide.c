@@ -182,7 +182,6 @@ static kerf_status check_names(const request *q, const kerf_decision *d, kerf_er
     kerf_entry entry;
     kerf_plane_id plane;
     w.codec = d->codec;
-    w.geometry = d->geometry;
     for (size_t i = 0; kerf_layout_entry(q->layout, &w, i, name, sizeof name, &entry, &plane);
          i++) {
         const kerf_tensor *there = kerf_reader_find(q->source->reader, name);
@@ -209,8 +208,9 @@ static kerf_status decide_all(const request *q, kf_decisions *out, kerf_error *e
         KF_TRY(fit_layout(q, d, err));
         if (!d->codec.format) continue;
         const kerf_shape *shape = &d->weight->shape;
-        kerf_status s = kf_stream_check(d->codec, shape, kerf_weight_dense(d->weight)->dtype,
-                                        &d->geometry, err);
+        kerf_geometry g;
+        kerf_status s =
+            kf_stream_check(d->codec, shape, kerf_weight_dense(d->weight)->dtype, &g, err);
         if (s != KERF_OK) return kf_fail_at(err, s, d->weight->name);
         KF_TRY(check_names(q, d, err));
         out->quantized++;
@@ -360,6 +360,12 @@ kerf_status kf_decide(const kerf_checkpoint *c, const kerf_select *select, const
     kf_rules_close(&q.rules);
     if (s != KERF_OK) kf_decisions_free(out);
     return s;
+}
+
+kerf_geometry kf_decision_geometry(const kerf_decision *d)
+{
+    const kerf_weight as = {.codec = d->codec, .shape = d->weight->shape};
+    return kerf_weight_geometry(&as);
 }
 
 void kf_decisions_free(kf_decisions *d)

@@ -24,6 +24,8 @@ typedef struct kf_decisions {
 kerf_status kf_decide(const kerf_checkpoint *c, const kerf_select *select, const kerf_rule *rules,
                       size_t count, kerf_codec base, const kerf_layout *layout, kf_decisions *out,
                       kerf_error *err);
+/* What a decision makes of its weight lies so: all zeros when it is left. */
+kerf_geometry kf_decision_geometry(const kerf_decision *d);
 void kf_decisions_free(kf_decisions *d); /* all zeros are fine */
 
 #endif

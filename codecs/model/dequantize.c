@@ -44,7 +44,8 @@ static kerf_status as_codes(const dequantizing *d, const kerf_weight *w, kerf_we
             .name = w->name, .shape = w->shape, .dtype = w->dtype, .plane = {w->decoded}};
     out->codec.format = kerf_format_find("fp32");
     out->layout = kerf_layout_at(0);
-    return kerf_geometry_init(&out->geometry, out->codec.format, &w->shape, err);
+    kerf_geometry g;
+    return kerf_geometry_init(&g, out->codec.format, &w->shape, err);
 }
 
 static int is_quantized(const kerf_weight *w)

@@ -16,7 +16,9 @@
 int kf_plan_feedback(const kerf_plan *p, const kerf_decision *d)
 {
     const kerf_moments *m = p->to.moments;
-    return m && d->codec.format && kerf_feedback_fits(&d->geometry) && m->has(m->ctx, d->weight);
+    if (!m || !d->codec.format) return 0;
+    const kerf_geometry g = kf_decision_geometry(d);
+    return kerf_feedback_fits(&g) && m->has(m->ctx, d->weight);
 }
 
 kerf_weight kf_plan_weight(const kerf_plan *p, const kerf_decision *d)
@@ -26,7 +28,6 @@ kerf_weight kf_plan_weight(const kerf_plan *p, const kerf_decision *d)
     if (d->decoded) w.codec = (kerf_codec){0};
     if (!d->codec.format) return w;
     w.codec = d->codec;
-    w.geometry = d->geometry;
     w.layout = p->layout;
     w.feedback = kf_plan_feedback(p, d) ? p->to.moments->contents : 0;
     /* other layouts have one order of axes, which their loaders know */
@@ -262,7 +263,7 @@ uint64_t kerf_decision_bytes(const kerf_decision *d)
 {
     if (d->dropped) return 0;
     if (d->decoded) return kerf_weight_elements(d->weight) * kerf_dtype_bits(d->weight->dtype) / 8;
-    if (d->codec.format) return d->geometry.bytes;
+    if (d->codec.format) return kf_decision_geometry(d).bytes;
     return d->weight->codec.format ? kerf_weight_bytes(d->weight)
                                    : kerf_weight_kept_bytes(d->weight, NULL);
 }

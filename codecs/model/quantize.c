@@ -40,13 +40,14 @@ static const kerf_decision *item_at(const quantizing *q, size_t i)
     return &q->plan->decided.item[i];
 }
 
-static kf_encode_job encode_job(quantizing *q, size_t i, const kerf_exec *exec)
+static kf_encode_job encode_job(quantizing *q, size_t i, const kerf_geometry *g,
+                                const kerf_exec *exec)
 {
     const kerf_decision *d = item_at(q, i);
     return (kf_encode_job){
         .reader = q->plan->source->reader,
         .tensor = kerf_weight_dense(d->weight),
-        .geometry = &d->geometry,
+        .geometry = g,
         .encoder = d->codec.encoder,
         .exec = exec,
         .work = &q->work,
@@ -62,7 +63,8 @@ static kerf_status measure_group(quantizing *q, size_t i, const kerf_exec *exec,
     if (n == 0) n = 1;
     for (size_t k = 0; k < n; k++) {
         kerf_stats one = {0};
-        kf_encode_job measure = encode_job(q, member[k], exec);
+        const kerf_geometry g = kf_decision_geometry(item_at(q, member[k]));
+        kf_encode_job measure = encode_job(q, member[k], &g, exec);
         KF_TRY(kf_measure_tensor(&measure, &one, err));
         kerf_stats_merge(&all, &one);
     }
@@ -153,7 +155,7 @@ static kerf_status make_notes(void *ctx, kerf_error *err)
 /* Whether a group of the format has no importance at all. */
 static int has_unweighted_group(const kerf_weight *w, const kerf_importance *i)
 {
-    const uint64_t columns = w->geometry.cols, group = w->codec.format->group;
+    const uint64_t columns = kerf_weight_geometry(w).cols, group = w->codec.format->group;
     for (uint64_t at = 0; i->value && group && at < i->count;) {
         const uint64_t left = columns - at % columns; /* a group ends with its row */
         const uint64_t n = group < left ? group : left;
@@ -168,10 +170,11 @@ static int has_unweighted_group(const kerf_weight *w, const kerf_importance *i)
 static kerf_status encode_item(quantizing *q, size_t i, const kerf_exec *exec, const kerf_weight *w,
                                kerf_weight_writer *to, uint64_t *note, kerf_error *err)
 {
-    kf_encode_job encode = encode_job(q, i, exec);
+    const kerf_geometry g = kerf_weight_geometry(w);
+    kf_encode_job encode = encode_job(q, i, &g, exec);
     kf_values_seen seen = {.dtype = encode.tensor->dtype};
     int infinite = 0;
-    if (kerf_layout_shares_scale(q->plan->layout, w->codec.format) && w->geometry.matrices == 1) {
+    if (kerf_layout_shares_scale(q->plan->layout, w->codec.format) && g.matrices == 1) {
         KF_TRY(share_stats(q, i, exec, err));
         encode.stats = &q->shared[i].stats;
     }
@@ -247,7 +250,8 @@ static uint64_t work_bytes(const void *ctx, size_t i)
 {
     const kerf_decision *d = item_at(ctx, i);
     if (d->dropped) return 0;
-    int passes = d->codec.format && kerf_needs_stats(&d->geometry) ? 2 : 1;
+    const kerf_geometry g = kf_decision_geometry(d);
+    int passes = d->codec.format && kerf_needs_stats(&g) ? 2 : 1;
     return kerf_weight_bytes(d->weight) * (uint64_t)passes;
 }
 

@@ -219,9 +219,10 @@ kerf_status kf_read_dense(const kerf_reader *r, const kerf_tensor *t, const kerf
 
 kerf_status kf_read_planes(const kerf_reader *r, const kerf_weight *w, kf_panel *p, kerf_error *err)
 {
+    const kerf_geometry g = kerf_weight_geometry(w);
     for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
-        if (w->geometry.plane[k].band_bytes == 0) continue;
-        uint64_t offset = kerf_band_bytes(&w->geometry, k, p->u0, p->u1).offset;
+        if (g.plane[k].band_bytes == 0) continue;
+        uint64_t offset = kerf_band_bytes(&g, k, p->u0, p->u1).offset;
         KF_TRY(kerf_weight_read(r, w, k, offset, p->plane[k].p, p->plane[k].n, err));
     }
     return KERF_OK;

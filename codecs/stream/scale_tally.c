@@ -95,7 +95,8 @@ kerf_status kf_tally_scales(const kerf_reader *r, const kerf_weight *w, kerf_pla
 {
     enum { MOST = 1 << 18 }; /* of the scales in memory at a time */
     kf_scale_tally t = *out = (kf_scale_tally){.type = kf_scale_type_of(w, p)};
-    const uint64_t all = t.type == KF_SCALE_OTHER ? 0 : w->geometry.plane[p].bytes;
+    const kerf_geometry g = kerf_weight_geometry(w);
+    const uint64_t all = t.type == KF_SCALE_OTHER ? 0 : g.plane[p].bytes;
     unsigned char *bytes = NULL;
     if (all == 0) return KERF_OK;
     const uint64_t room = kf_min_u64(all, MOST); /* a model may have thousands of small tensors */

@@ -31,7 +31,7 @@ kerf_status kf_floats_open(kf_floats *f, const kerf_decoder *d, const kerf_weigh
                            KF_NAME(w->name), kerf_dtype_name(f->dense->dtype));
         return kerf_geometry_init(&f->geometry, kerf_format_find(name), &w->shape, err);
     }
-    f->geometry = w->geometry;
+    f->geometry = kerf_weight_geometry(w);
     for (int p = 0; p < KERF_PLANES; p++) {
         const kerf_plane *plane = &f->geometry.plane[p];
         if (plane->dtype == KERF_DTYPE_NONE || !plane->per_matrix) continue;

@@ -48,22 +48,22 @@ static void decode(const kerf_reader *r, const kerf_weight *w)
     kerf_cspan plane[KERF_PLANES] = {{0}};
     uint8_t *room[KERF_PLANES] = {NULL};
     kerf_error e = {.text = ""};
-    int ok = w->geometry.elements <= MOST_ELEMENTS;
+    const kerf_geometry g = kerf_weight_geometry(w);
+    int ok = g.elements <= MOST_ELEMENTS;
     for (int p = 0; p < KERF_PLANES && ok; p++) {
-        const uint64_t n = w->geometry.plane[p].bytes;
+        const uint64_t n = g.plane[p].bytes;
         if (n == 0) continue;
         room[p] = n <= MOST_PLANE ? malloc((size_t)n) : NULL;
         ok = room[p] &&
              kerf_weight_read(r, w, (kerf_plane_id)p, 0, room[p], (size_t)n, &e) == KERF_OK;
         plane[p] = (kerf_cspan){room[p], (size_t)n};
     }
-    const size_t bytes = (size_t)w->geometry.elements * sizeof(float);
+    const size_t bytes = (size_t)g.elements * sizeof(float);
     void *out = ok ? malloc(bytes + 1) : NULL;
     const kerf_exec exec = {.threads = 1};
     if (out)
-        check_error(kerf_decode(&w->geometry, 0, w->geometry.bands, plane, (kerf_span){out, bytes},
-                                KERF_F32, &exec, &e),
-                    &e);
+        check_error(
+            kerf_decode(&g, 0, g.bands, plane, (kerf_span){out, bytes}, KERF_F32, &exec, &e), &e);
     free(out);
     for (int p = 0; p < KERF_PLANES; p++) free(room[p]);
 }

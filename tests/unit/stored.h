@@ -17,10 +17,8 @@ static const kerf_layout *layout(const char *name)
 
 static kerf_weight weight_of(const kerf_format *f)
 {
-    kerf_error err;
     kerf_weight w = {.name = "m.weight", .dtype = KERF_BF16, .shape = {2, {ROWS, COLS}}};
     w.codec.format = f;
-    must(kerf_geometry_init(&w.geometry, f, &w.shape, &err), &err);
     return w;
 }
 
@@ -49,7 +47,8 @@ static void write_planes(kerf_weight_writer *ww, const kerf_weight *w,
 {
     kerf_error err;
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
-        const kerf_plane *g = &w->geometry.plane[p];
+        const kerf_geometry all = kerf_weight_geometry(w);
+        const kerf_plane *g = &all.plane[p];
         if (g->dtype == KERF_DTYPE_NONE) continue;
         size_t n = (size_t)g->bytes, cut = n / 3 / element_bytes(g) * element_bytes(g);
         must(kerf_weight_writer_write(ww, p, cut, plane[p] + cut, n - cut, &err), &err);
@@ -105,9 +104,9 @@ static const char *write_one(void **state, const char *l, const char *format,
 {
     const char *path = in_folder(state, "one.safetensors");
     kerf_weight w = weight_of(kerf_format_find(format));
+    const kerf_geometry g = kerf_weight_geometry(&w);
     for (int p = 0; p < KERF_PLANES; p++)
-        if (!plane[p] && w.geometry.plane[p].dtype != KERF_DTYPE_NONE)
-            plane[p] = make_plane(&w.geometry.plane[p], p);
+        if (!plane[p] && g.plane[p].dtype != KERF_DTYPE_NONE) plane[p] = make_plane(&g.plane[p], p);
     write_weight(path, layout(l), &w, plane, 0);
     return path;
 }

@@ -10,7 +10,7 @@
 static void fill_planes(const kerf_weight *w, unsigned char *plane[KERF_PLANES])
 {
     for (int p = 0; p < KERF_PLANES; p++) {
-        const size_t n = (size_t)w->geometry.plane[p].bytes;
+        const size_t n = (size_t)kerf_weight_geometry(w).plane[p].bytes;
         plane[p] = malloc(n + 1);
         assert_non_null(plane[p]);
         for (size_t i = 0; i < n; i++)
@@ -22,7 +22,7 @@ static void write_bands(kerf_weight_writer *to, const kerf_weight *w,
                         unsigned char *plane[KERF_PLANES])
 {
     kerf_error e;
-    const kerf_geometry *g = &w->geometry;
+    const kerf_geometry all = kerf_weight_geometry(w), *g = &all;
     for (uint64_t b = 0; b < g->bands; b += 3)
         for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
             const uint64_t end = b + 3 < g->bands ? b + 3 : g->bands;
@@ -63,7 +63,7 @@ static void write_weight(const char *path, const kerf_weight *w, unsigned char *
 static void check_plane(const kerf_reader *r, const kerf_weight *w, kerf_plane_id p,
                         const unsigned char *want)
 {
-    const size_t n = (size_t)w->geometry.plane[p].bytes;
+    const size_t n = (size_t)kerf_weight_geometry(w).plane[p].bytes;
     unsigned char *got = malloc(n + 1);
     kerf_error e;
     assert_non_null(got);
@@ -87,7 +87,6 @@ static void check_format(const char *path, const kerf_format *f, const kerf_shap
     kerf_weights *all;
     kerf_error e;
     unsigned foreign;
-    must(kerf_geometry_init(&w.geometry, f, shape, &e), &e);
     fill_planes(&w, plane);
     write_weight(path, &w, plane);
     must(kerf_reader_open(path, &r, &e), &e);
@@ -99,7 +98,7 @@ static void check_format(const char *path, const kerf_format *f, const kerf_shap
     if (got.codec.format != f) must(kerf_weight_fit(r, kerf_layout_at(0), &got, &foreign, &e), &e);
     assert_ptr_equal(got.codec.format, f);
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++)
-        if (w.geometry.plane[p].bytes) check_plane(r, &got, p, plane[p]);
+        if (kerf_weight_geometry(&w).plane[p].bytes) check_plane(r, &got, p, plane[p]);
     kerf_weights_close(all);
     kerf_reader_close(r);
     for (int p = 0; p < KERF_PLANES; p++) free(plane[p]);
@@ -137,7 +136,6 @@ static void test_places_in_blocks(void **state)
     float one = 1;
     plane[KERF_PLANE_SECOND] = (unsigned char *)&one;
     w.codec.format = kerf_format_find("nvfp4");
-    must(kerf_geometry_init(&w.geometry, w.codec.format, &w.shape, &e), &e);
     for (unsigned i = 0; i < 32; i++) /* element i is i % 16 */
         codes[i] = (unsigned char)((2 * i) % 16 | (2 * i + 1) % 16 << 4);
     write_weight(path, &w, plane);
@@ -159,7 +157,6 @@ static void test_signs_in_blocks(void **state)
     kerf_reader *r;
     kerf_error e;
     w.codec.format = kerf_format_find("int4-g32-f16");
-    must(kerf_geometry_init(&w.geometry, w.codec.format, &w.shape, &e), &e);
     memset(codes, 0, 8);        /* elements 0 to 15: 0 */
     memset(codes + 8, 0x87, 8); /* then 7 and -8 in turn */
     write_weight(path, &w, plane);
@@ -185,7 +182,6 @@ static void test_order_of_writes(void **state)
     kerf_weight_writer *to;
     kerf_error err;
     w.codec.format = kerf_format_find("mxfp4");
-    must(kerf_geometry_init(&w.geometry, w.codec.format, &w.shape, &err), &err);
     assert_true(kerf_layout_entry(l, &w, 0, name, sizeof name, &e, &p));
     must(kerf_writer_create(in_folder(state, "order.gguf"), &e, 1, &opt, &out, &err), &err);
     must(kerf_weight_writer_open(out, l, &w, 0, &to, &err), &err);

@@ -20,16 +20,14 @@ static void test_plane_names(void **state)
     static const char *const suffix[KERF_PLANES] = {"", "_scale", "_scale_2", "_zero_point"};
     (void)state;
     char name[64], wanted[64];
-    kerf_error err;
     kerf_weight w = {.name = "w", .shape = {2, {8, 256}}};
     kerf_entry e;
     kerf_plane_id p;
     for (size_t f = 0; f < kerf_format_count(); f++) {
         w.codec.format = kerf_format_at(f);
-        must(kerf_geometry_init(&w.geometry, w.codec.format, &w.shape, &err), &err);
         size_t i = 0;
         for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
-            if (w.geometry.plane[k].dtype == KERF_DTYPE_NONE) continue;
+            if (kerf_weight_geometry(&w).plane[k].dtype == KERF_DTYPE_NONE) continue;
             assert_int_equal(kerf_layout_entry(own(), &w, i++, name, sizeof name, &e, &p), 1);
             snprintf(wanted, sizeof wanted, "w%s", suffix[k]);
             assert_string_equal(name, wanted);
@@ -40,7 +38,6 @@ static void test_plane_names(void **state)
     }
     w.name = "model.w";
     w.codec.format = kerf_format_find("nvfp4");
-    must(kerf_geometry_init(&w.geometry, w.codec.format, &w.shape, &err), &err);
     assert_int_equal(kerf_layout_entry(own(), &w, 2, name, 12, &e, &p), 1);
     assert_string_equal(name, "model.w_sca"); /* cut, and terminated */
 }
@@ -101,10 +98,12 @@ static void check_weight(const char *path, const kerf_weight *want)
     assert_ptr_equal(w->codec.encoder, want->codec.encoder);
     assert_int_equal(w->dtype, want->dtype);
     assert_int_equal(w->shape.rank, want->shape.rank);
-    assert_int_equal(w->geometry.bytes, want->geometry.bytes);
+    assert_int_equal(kerf_weight_geometry(w).bytes, kerf_weight_geometry(want).bytes);
     for (int p = 0; p < KERF_PLANES; p++) {
-        assert_int_equal(w->plane[p] != NULL, want->geometry.plane[p].dtype != KERF_DTYPE_NONE);
-        if (w->plane[p]) assert_int_equal(w->plane[p]->bytes, want->geometry.plane[p].bytes);
+        assert_int_equal(w->plane[p] != NULL,
+                         kerf_weight_geometry(want).plane[p].dtype != KERF_DTYPE_NONE);
+        if (w->plane[p])
+            assert_int_equal(w->plane[p]->bytes, kerf_weight_geometry(want).plane[p].bytes);
     }
     assert_null(dense->codec.format);
     assert_int_equal(dense->dtype, KERF_BF16);
@@ -124,7 +123,8 @@ static void test_every_format(void **state)
             w.codec.format = kerf_format_at(f);
             w.codec.encoder =
                 kerf_encoder_at(w.codec.format, kerf_encoder_count(w.codec.format) - 1);
-            kerf_status known = kerf_geometry_init(&w.geometry, w.codec.format, &w.shape, &err);
+            kerf_geometry g;
+            kerf_status known = kerf_geometry_init(&g, w.codec.format, &w.shape, &err);
             if (known == KERF_E_NOSUP) continue; /* byte structs have no short rows */
             must(known, &err);
             write_weight(path, &w);

@@ -20,7 +20,6 @@ static kerf_weight weight_in(const kerf_layout *l, const kerf_format *f)
     w.name = l == layout("compressed-tensors-stacks") ? "m.experts.down_proj.weight"
                                                       : "m.experts.down_proj";
     w.shape = (kerf_shape){3, {4, ROWS / 2, COLS / 2}};
-    must(kerf_geometry_init(&w.geometry, f, &w.shape, &err), &err);
     if (written) must(kerf_layout_check_tensor(l, f, w.name, &w.shape, &err), &err);
     return w;
 }
@@ -28,8 +27,9 @@ static kerf_weight weight_in(const kerf_layout *l, const kerf_format *f)
 /* Rows of zero points end with zero bits. */
 static void clear_padding(const kerf_weight *w, unsigned char *zeros)
 {
-    const uint64_t row = w->geometry.plane[KERF_PLANE_ZEROS].band_bytes;
-    const unsigned used = (unsigned)(w->geometry.band_groups * w->codec.format->bits % 8);
+    const uint64_t row = kerf_weight_geometry(w).plane[KERF_PLANE_ZEROS].band_bytes;
+    const unsigned used =
+        (unsigned)(kerf_weight_geometry(w).band_groups * w->codec.format->bits % 8);
     for (size_t i = 0; zeros && used && i < ROWS; i++)
         zeros[(i + 1) * row - 1] &= (unsigned char)((1u << used) - 1);
 }
@@ -37,7 +37,8 @@ static void clear_padding(const kerf_weight *w, unsigned char *zeros)
 static void check_plane(const kerf_reader *r, const kerf_weight *w, kerf_plane_id p,
                         const unsigned char *want)
 {
-    const kerf_plane *g = &w->geometry.plane[p];
+    const kerf_geometry all = kerf_weight_geometry(w);
+    const kerf_plane *g = &all.plane[p];
     kerf_error err;
     size_t n = (size_t)g->bytes, one = element_bytes(g);
     unsigned char *got = malloc(n + 1);
@@ -63,9 +64,9 @@ static int same_plane(const kerf_plane *a, const kerf_plane *b) /* their padding
 static int same_geometry(const kerf_weight *a, const kerf_weight *b)
 {
     const kerf_format *f = a->codec.format, *g = b->codec.format;
+    const kerf_geometry ga = kerf_weight_geometry(a), gb = kerf_weight_geometry(b);
     int same = f->element == g->element && f->scale == g->scale && f->zero == g->zero;
-    for (int p = 0; p < KERF_PLANES; p++)
-        same = same && same_plane(&a->geometry.plane[p], &b->geometry.plane[p]);
+    for (int p = 0; p < KERF_PLANES; p++) same = same && same_plane(&ga.plane[p], &gb.plane[p]);
     return same;
 }
 
@@ -107,9 +108,9 @@ static void test_every_row(void **state)
             if (l == layout("gguf")) continue; /* another kind of file: test_file_gguf.c */
             kerf_weight w = weight_in(l, kerf_format_at(f));
             unsigned char *plane[KERF_PLANES] = {NULL};
+            const kerf_geometry g = kerf_weight_geometry(&w);
             for (int p = 0; p < KERF_PLANES; p++)
-                if (w.geometry.plane[p].dtype != KERF_DTYPE_NONE)
-                    plane[p] = make_plane(&w.geometry.plane[p], p);
+                if (g.plane[p].dtype != KERF_DTYPE_NONE) plane[p] = make_plane(&g.plane[p], p);
             clear_padding(&w, plane[KERF_PLANE_ZEROS]);
             for (int described = 0; described < 2; described++) {
                 write_weight(path, l, &w, plane, described);
@@ -252,21 +253,23 @@ static void test_large_turned_plane(void **state)
     kerf_writer *out;
     kerf_weight_writer *ww;
     w.codec.format = kerf_format_find("int4-g128-f16");
-    must(kerf_geometry_init(&w.geometry, w.codec.format, &w.shape, &err), &err);
     unsigned char *plane[KERF_PLANES] = {NULL};
-    for (int k = 0; k < 2; k++) plane[k] = make_plane(&w.geometry.plane[k], k);
+    const kerf_geometry g = kerf_weight_geometry(&w);
+    for (int k = 0; k < 2; k++) plane[k] = make_plane(&g.plane[k], k);
     for (size_t i = 0; i < 4; i++)
         assert_int_equal(kerf_layout_entry(l, &w, i, names[i], sizeof names[i], &e[i], &p), 1);
     const kerf_writer_options opt = {.overwrite = 1};
     must(kerf_writer_create(path, e, 4, &opt, &out, &err), &err);
     must(kerf_weight_writer_open(out, l, &w, 0, &ww, &err), &err);
-    size_t n = (size_t)w.geometry.plane[0].bytes, last = n - 7;
+    size_t n = (size_t)kerf_weight_geometry(&w).plane[0].bytes, last = n - 7;
     assert_int_equal(kerf_weight_writer_write(ww, 0, last, plane[0], 7, &err), KERF_E_ARG);
     for (size_t at = 0; at < n; at += 12345679) {
         size_t take = n - at < 12345679 ? n - at : 12345679;
         must(kerf_weight_writer_write(ww, 0, at, plane[0] + at, take, &err), &err);
     }
-    must(kerf_weight_writer_write(ww, 1, 0, plane[1], w.geometry.plane[1].bytes, &err), &err);
+    must(
+        kerf_weight_writer_write(ww, 1, 0, plane[1], kerf_weight_geometry(&w).plane[1].bytes, &err),
+        &err);
     must(kerf_weight_writer_finish(ww, &err), &err);
     kerf_weight_writer_close(ww);
     must(kerf_writer_commit(out, &err), &err);

@@ -30,7 +30,7 @@ static void test_decisions(void **state)
     const kerf_decision *d = decision_for(p, "model.layers.0.mlp.up_proj.weight");
     assert_string_equal(d->codec.encoder->name, "4/6");
     assert_string_equal(d->reason, "");
-    assert_true(d->geometry.bytes > 0);
+    assert_true(kerf_decision_bytes(d) > 0);
     d = decision_for(p, "model.layers.0.self_attn.o_proj.weight");
     assert_null(d->codec.format);
     assert_string_equal(d->reason, "my rule");

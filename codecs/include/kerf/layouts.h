@@ -107,7 +107,6 @@ struct kerf_weight {
     kerf_dtype dtype;                      /* of the dense tensor, or of the source before
                                               it was quantized                                */
     kerf_codec codec;                      /* format NULL: dense; encoder NULL: not recorded  */
-    kerf_geometry geometry;                /* when quantized                                  */
     const kerf_layout *layout;             /* when quantized                                  */
     const kerf_tensor *plane[KERF_PLANES]; /* what stores each plane; dense: plane[0] alone    */
     const kerf_tensor *extra[KERF_EXTRAS]; /* tensors that store no plane, in the layout's order */
@@ -148,6 +147,9 @@ KERF_API const kerf_tensor *kerf_weight_dense(const kerf_weight *w);
 KERF_API const kerf_tensor *kerf_weight_smoothing(const kerf_reader *r, const kerf_weight *w);
 /* Whether w is that of a weight of the list, which r has. */
 KERF_API int kerf_is_smoothing(const kerf_weights *all, const kerf_reader *r, const kerf_weight *w);
+
+/* How its planes lie: all zeros when it is dense. It follows from format and shape. */
+KERF_API kerf_geometry kerf_weight_geometry(const kerf_weight *w);
 
 /* Bytes of all tensors that store the weight. */
 KERF_API uint64_t kerf_weight_bytes(const kerf_weight *w);

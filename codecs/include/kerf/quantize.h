@@ -78,7 +78,6 @@ typedef struct kerf_rule {
 typedef struct kerf_decision {
     const kerf_weight *weight;
     kerf_codec codec;         /* format NULL: it is left as it is              */
-    kerf_geometry geometry;   /* when it is quantized                          */
     char reason[96];          /* why it is left, or which rule asks for the codec; else empty */
     int decoded;              /* 1: left, in its dense type, for the output has another layout than
                                  the one that it is quantized in                              */

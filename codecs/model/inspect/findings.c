@@ -43,7 +43,7 @@ static kerf_status find_zeros(const kf_inspection *x, const kerf_weight *w, cons
     enum { ROOM = 1 << 12 };
     unsigned char codes[ROOM];
     char text[160];
-    const uint64_t all = w->geometry.plane[KERF_PLANE_CODES].bytes;
+    const uint64_t all = kerf_weight_geometry(w).plane[KERF_PLANE_CODES].bytes;
     const size_t n = all < ROOM ? (size_t)all : ROOM;
     int is_lost = 0;
     KF_TRY(kerf_weight_read(x->source->reader, w, KERF_PLANE_CODES, 0, codes, n, err));
@@ -106,8 +106,9 @@ static kerf_status find_in_plane(kf_inspection *x, const kerf_weight *w, kerf_pl
 /* The plane with one scale per matrix; KERF_PLANES: the format has none. */
 static kerf_plane_id tensor_scale_of(const kerf_weight *w)
 {
-    const kerf_plane *plane = w->geometry.plane;
-    if (!w->codec.format || w->geometry.matrices != 1) return KERF_PLANES;
+    const kerf_geometry g = kerf_weight_geometry(w);
+    const kerf_plane *plane = g.plane;
+    if (!w->codec.format || g.matrices != 1) return KERF_PLANES;
     if (w->codec.format->second == KERF_SECOND_TENSOR) return KERF_PLANE_SECOND;
     return plane[KERF_PLANE_SCALES].per_matrix && plane[KERF_PLANE_SCALES].dtype == KERF_F32
                ? KERF_PLANE_SCALES
@@ -202,9 +203,9 @@ static void find_smoothed(const kf_inspection *x, const kerf_weight *w)
 static uint64_t scale_bytes(const kerf_weight *w)
 {
     uint64_t bytes = kf_struct_bytes_of(w);
+    const kerf_geometry g = kerf_weight_geometry(w);
     for (kerf_plane_id p = KERF_PLANE_SCALES; w->codec.format && p < KERF_PLANES; p++) {
-        if (w->plane[p] && kf_scale_type_of(w, p) != KF_SCALE_OTHER)
-            bytes += w->geometry.plane[p].bytes;
+        if (w->plane[p] && kf_scale_type_of(w, p) != KF_SCALE_OTHER) bytes += g.plane[p].bytes;
     }
     return bytes;
 }

@@ -18,12 +18,13 @@ typedef struct zero_tally {
     uint64_t groups, zero, middle_plus, middle_minus;
 } zero_tally;
 
-static void count_zeros(zero_tally *t, const kerf_weight *w, const unsigned char *row)
+static void count_zeros(zero_tally *t, const kerf_weight *w, uint64_t groups,
+                        const unsigned char *row)
 {
     const unsigned bits = w->codec.format->bits, mask = (1u << bits) - 1;
     const unsigned turn = w->codec.format->element == KERF_ELEM_S8 ? 0x80 : 0;
     const unsigned middle = 1u << (bits - 1);
-    for (uint64_t i = 0; i < w->geometry.band_groups; i++) {
+    for (uint64_t i = 0; i < groups; i++) {
         unsigned code = ((unsigned)row[i * bits / 8] >> i * bits % 8 & mask) ^ turn;
         t->zero += code == 0;
         t->middle_plus += code == middle + 1;
@@ -35,15 +36,17 @@ static void count_zeros(zero_tally *t, const kerf_weight *w, const unsigned char
 static kerf_status tally_zeros(const kerf_checkpoint *c, const kerf_weight *w, zero_tally *t,
                                kerf_error *err)
 {
-    const size_t row = (size_t)w->geometry.plane[KERF_PLANE_ZEROS].band_bytes;
-    const uint64_t rows = w->geometry.rows, step = row < ROOM ? ROOM / row : 1;
+    const kerf_geometry g = kerf_weight_geometry(w);
+    const size_t row = (size_t)g.plane[KERF_PLANE_ZEROS].band_bytes;
+    const uint64_t rows = g.rows, step = row < ROOM ? ROOM / row : 1;
     unsigned char *bytes = NULL;
     KF_TRY(kf_allocate(&bytes, (size_t)step, row, err));
     kerf_status s = KERF_OK;
     for (uint64_t r = 0; r < rows && s == KERF_OK; r += step) {
         uint64_t n = rows - r < step ? rows - r : step;
         s = kerf_weight_read(c->reader, w, KERF_PLANE_ZEROS, r * row, bytes, (size_t)n * row, err);
-        for (uint64_t i = 0; i < n && s == KERF_OK; i++) count_zeros(t, w, bytes + i * row);
+        for (uint64_t i = 0; i < n && s == KERF_OK; i++)
+            count_zeros(t, w, g.band_groups, bytes + i * row);
     }
     free(bytes);
     return s;
@@ -106,14 +109,15 @@ static double likeness(const unsigned char *p, size_t rows, size_t cols)
 /* Bytes of E4M3 and E8M0 grow as logarithms of the scales do, nearly. */
 static kerf_status find_tiles(const kf_inspection *x, const kerf_weight *w, kerf_error *err)
 {
-    const kerf_plane *plane = &w->geometry.plane[KERF_PLANE_SCALES];
-    const uint64_t cols = w->geometry.band_groups;
+    const kerf_geometry g = kerf_weight_geometry(w);
+    const kerf_plane *plane = &g.plane[KERF_PLANE_SCALES];
+    const uint64_t cols = g.band_groups;
     const size_t n = (size_t)cols * TILE_ROWS;
     unsigned char *stored = NULL;
     char text[256];
     int is_byte =
         w->codec.format->scale == KERF_SCALE_E4M3 || w->codec.format->scale == KERF_SCALE_E8M0;
-    if (!is_byte || w->geometry.rows % TILE_ROWS || cols % TILE_COLS || cols < FEWEST_COLS ||
+    if (!is_byte || g.rows % TILE_ROWS || cols % TILE_COLS || cols < FEWEST_COLS ||
         plane->bytes < n)
         return KERF_OK;
     KF_TRY(kf_allocate(&stored, 2, n, err));
@@ -167,7 +171,7 @@ static const kerf_weight *norm_before(const kerf_checkpoint *c, const kerf_weigh
 static kerf_status column_energy(const kerf_checkpoint *c, const kerf_weight *w, double *out,
                                  kerf_error *err)
 {
-    const kerf_geometry *g = &w->geometry;
+    const kerf_geometry all = kerf_weight_geometry(w), *g = &all;
     const uint64_t cols = w->shape.dim[1];
     uint64_t bands = 1;
     unsigned char *part[KERF_PLANES] = {NULL};
@@ -270,7 +274,7 @@ static kerf_status find_nibbles(const kf_inspection *x, const kerf_weight *w, ke
 
 kerf_status kf_find_misread(const kf_inspection *x, const kerf_weight *w, kerf_error *err)
 {
-    if (!w->codec.format || w->geometry.elements == 0) return KERF_OK;
+    if (!w->codec.format || kerf_weight_elements(w) == 0) return KERF_OK;
     KF_TRY(find_versions(x, w, err));
     KF_TRY(find_tiles(x, w, err));
     return find_nibbles(x, w, err);

@@ -22,7 +22,7 @@ static kerf_status is_run_lost(const kf_inspection *x, const kerf_weight *w, uin
                                const unsigned char is_zero[256], int *lost, kerf_error *err)
 {
     unsigned char code[RUN];
-    const uint64_t left = w->geometry.plane[KERF_PLANE_SCALES].bytes - run * RUN;
+    const uint64_t left = kerf_weight_geometry(w).plane[KERF_PLANE_SCALES].bytes - run * RUN;
     const size_t n = left < RUN ? (size_t)left : RUN;
     *lost = 0;
     KF_TRY(kerf_weight_read(x->source->reader, w, KERF_PLANE_SCALES, run * RUN, code, n, err));
@@ -40,7 +40,8 @@ static kerf_status tally(const kf_inspection *x, const kerf_weight *w, nested_ta
 {
     float second[ROOM];
     unsigned char is_zero[256];
-    const uint64_t all = w->geometry.plane[KERF_PLANE_SECOND].bytes / sizeof *second;
+    const kerf_geometry g = kerf_weight_geometry(w);
+    const uint64_t all = g.plane[KERF_PLANE_SECOND].bytes / sizeof *second;
     find_zero_codes(w, is_zero);
     for (uint64_t at = 0; at < all; at += ROOM) {
         const size_t n = (size_t)kf_min_u64(all - at, ROOM);
@@ -92,7 +93,7 @@ kerf_status kf_find_nested(const kf_inspection *x, const kerf_weight *w, kerf_er
     nested_tally t = {0};
     float offset;
     if (!w->codec.format || w->codec.format->second != KERF_SECOND_NESTED) return KERF_OK;
-    if (w->geometry.elements == 0) return KERF_OK;
+    if (kerf_weight_elements(w) == 0) return KERF_OK;
     KF_TRY(tally(x, w, &t, err));
     KF_TRY(
         kerf_weight_read(x->source->reader, w, KERF_PLANE_ZEROS, 0, &offset, sizeof offset, err));

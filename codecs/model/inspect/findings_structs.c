@@ -46,7 +46,7 @@ static void take(structs *s, unsigned char *at, int is_first)
 static kerf_status read_all(kf_inspection *x, const kerf_weight *w, structs *s, unsigned char *room,
                             kerf_error *err)
 {
-    const uint64_t all = w->geometry.plane[KERF_PLANE_CODES].bytes;
+    const uint64_t all = kerf_weight_geometry(w).plane[KERF_PLANE_CODES].bytes;
     const uint64_t most = ROOM / s->bytes * s->bytes;
     for (uint64_t at = 0, n; at < all; at += n) {
         n = kf_min_u64(all - at, most);
@@ -85,7 +85,7 @@ kerf_status kf_find_in_structs(kf_inspection *x, const kerf_weight *w, kerf_erro
 {
     structs s = {.scales = {.type = KF_SCALE_F16}, .minima = {.type = KF_SCALE_F16}};
     unsigned char *room = NULL;
-    if (!w->codec.format || w->geometry.elements == 0) return KERF_OK;
+    if (!w->codec.format || kerf_weight_elements(w) == 0) return KERF_OK;
     s.count = kerf_struct_numbers(w->codec.format, &s.bytes, s.number);
     if (s.count == 0) return KERF_OK;
     s.scales.type = type_of(s.number[0].dtype);
@@ -105,5 +105,5 @@ uint64_t kf_struct_bytes_of(const kerf_weight *w)
     kerf_struct_number number[4];
     unsigned bytes;
     if (!w->codec.format || kerf_struct_numbers(w->codec.format, &bytes, number) == 0) return 0;
-    return w->geometry.plane[KERF_PLANE_CODES].bytes;
+    return kerf_weight_geometry(w).plane[KERF_PLANE_CODES].bytes;
 }

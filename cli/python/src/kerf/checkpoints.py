@@ -229,7 +229,7 @@ def _weight(handle: Any, name: str) -> Any:
 
 
 def _planes(handle: Any, w: Any) -> Planes:
-    made = empty_planes(_recorded(w.codec), w.geometry)
+    made = empty_planes(_recorded(w.codec), lib.kerf_weight_geometry(w))
     reader = lib.kerf_checkpoint_reader(handle)
     for i, plane in enumerate(PLANES):
         array = getattr(made, plane)
