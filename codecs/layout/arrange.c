@@ -71,7 +71,11 @@ static kerf_status arrange_all(kf_arranging *a, const request *q, unsigned char 
         if (fate[i] == UNKNOWN) KF_TRY(arrange_stack(a, &w->weight[i], q, fate));
         if (fate[i] == UNKNOWN && q->how == KERF_EXPERTS_STACKED)
             KF_TRY(arrange_single(a, &w->weight[i], q, fate));
-        if (fate[i] == UNKNOWN || fate[i] == AS_IT_IS) KF_TRY(kf_arrange_append(a, &w->weight[i]));
+        if (fate[i] == GONE) continue;
+        if (!a->at)
+            a->count++;
+        else
+            KF_TRY(kf_arrange_append(a, &w->weight[i]));
     }
     return KERF_OK;
 }
@@ -87,6 +91,7 @@ kerf_status kerf_weights_arrange(kerf_weights *w, kerf_experts how,
     const request q = {how, wanted, ctx};
     kerf_status s = arrange_all(&a, &q, fate);
     free(fate);
+    if (s == KERF_OK && !a.at) return s; /* there is nothing to arrange */
     kf_named *names =
         s == KERF_OK ? realloc(w->by_name, (a.count ? a.count : 1) * sizeof *names) : NULL;
     if (s == KERF_OK && !names) s = kf_arrange_no_memory(err);

@@ -67,10 +67,11 @@ void *kf_arrange_keep(kf_arranging *a, uint64_t count, size_t size)
 
 kerf_status kf_arrange_append(kf_arranging *a, const kerf_weight *w)
 {
-    if (a->count == a->room) {
-        const size_t room = a->room ? 2 * a->room : 64;
+    if (!a->at || a->count == a->room) {
+        const size_t room = a->count + (a->count < 64 ? 64 : a->count / 2);
         kerf_weight *more = realloc(a->at, room * sizeof *more);
         if (!more) return kf_arrange_no_memory(a->err);
+        if (!a->at && a->count > 0) memcpy(more, a->out->weight, a->count * sizeof *more);
         a->at = more;
         a->room = room;
     }

@@ -35,7 +35,7 @@ char *kf_stacked_name(const kerf_weight *w, uint64_t expert, char *out, size_t s
 typedef struct kf_arranging {
     kerf_weights *out;
     const kerf_reader *reader;
-    kerf_weight *at; /* the new list */
+    kerf_weight *at; /* the new list; NULL: it is the old one up to here */
     size_t count, room;
     kerf_error *err;
 } kf_arranging;

@@ -317,7 +317,7 @@ static kerf_status take_member(kf_weights_builder *b, const kf_member *m)
         s = fail_weight(b, KERF_E_DATA, json_string_value(key), "described, but not in this file");
     else if (m->value.n > MAX_ENTRY_BYTES)
         s = fail_weight(b, KERF_E_LIMIT, codes->name, "its description is too long");
-    else if (b->at[codes - b->first].name)
+    else if (kf_weights_found(b, codes))
         s = fail_weight(b, KERF_E_DATA, codes->name, "described twice");
     else
         s = kf_weights_keep_name(b->out, json_string_value(key), codes, &w.name, b->err);
@@ -328,8 +328,7 @@ static kerf_status take_member(kf_weights_builder *b, const kf_member *m)
     json_decref(entry);
     if (s == KERF_OK && w.plane[KERF_PLANE_CODES] != codes)
         s = fail_weight(b, KERF_E_DATA, w.name, "its codes are not where its layout has them");
-    if (s == KERF_OK) b->at[codes - b->first] = w;
-    return s;
+    return s == KERF_OK ? kf_weights_add(b, codes, &w) : s;
 }
 
 /* --- the metadata of one shard --- */

@@ -77,6 +77,26 @@ const kerf_weight *kerf_weights_find(const kerf_weights *w, const char *name)
     return found ? &w->weight[found->index] : NULL;
 }
 
+kerf_weight *kf_weights_found(const kf_weights_builder *b, const kerf_tensor *codes)
+{
+    const uint32_t number = b->number[codes - b->first];
+    return number ? &b->found[number - 1] : NULL;
+}
+
+kerf_status kf_weights_add(kf_weights_builder *b, const kerf_tensor *codes, const kerf_weight *w)
+{
+    if (b->founds == b->room) {
+        const size_t room = b->room ? 2 * b->room : 64;
+        kerf_weight *more = realloc(b->found, room * sizeof *more);
+        if (!more) return kf_fail(b->err, KERF_E_NOMEM, KF_NOWHERE, "no memory for weights");
+        b->found = more;
+        b->room = room;
+    }
+    b->found[b->founds++] = *w;
+    b->number[codes - b->first] = (uint32_t)b->founds;
+    return KERF_OK;
+}
+
 int kf_weights_claim(kf_weights_builder *b, const kerf_weight *w)
 {
     const kerf_tensor *part[KERF_PLANES + KERF_EXTRAS];

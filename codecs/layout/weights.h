@@ -26,9 +26,11 @@ enum { KF_ROLE_DENSE, KF_ROLE_CODES, KF_ROLE_OTHER };
 typedef struct kf_weights_builder {
     kerf_weights *out;
     const kerf_reader *r;
-    const kerf_tensor *first;  /* of the reader's table                        */
-    unsigned char *role;       /* of each tensor                               */
-    kerf_weight *at;           /* of each tensor: the weight whose codes it holds */
+    const kerf_tensor *first; /* of the reader's table                        */
+    unsigned char *role;      /* of each tensor                               */
+    kerf_weight *found;       /* in the order in which they were found        */
+    size_t founds, room;
+    uint32_t *number;          /* of each tensor: which of them has its codes, from 1; 0: none */
     unsigned shard;            /* whose description is read                    */
     const kerf_layout *layout; /* that it names                                */
     kerf_error *err;
@@ -40,6 +42,10 @@ void *kf_weights_own(kerf_weights *w, uint64_t count, size_t size);
 /* The name of a weight as text that lives as long as w: that of its codes, or a copy. */
 kerf_status kf_weights_keep_name(kerf_weights *w, const char *name, const kerf_tensor *codes,
                                  const char **out, kerf_error *err);
+
+/* The weight whose codes a tensor holds, or NULL; it stands until the next is added. */
+kerf_weight *kf_weights_found(const kf_weights_builder *b, const kerf_tensor *codes);
+kerf_status kf_weights_add(kf_weights_builder *b, const kerf_tensor *codes, const kerf_weight *w);
 
 /* Marks the tensors of a recognized weight; 0 when one of them serves another already. */
 int kf_weights_claim(kf_weights_builder *b, const kerf_weight *w);

@@ -41,13 +41,18 @@ static int holds_codes(kerf_dtype t)
 }
 
 /* A tensor whose file says what its blocks are. Blocks that kerf cannot decode are dense as far as
- * it is concerned: bytes to be copied, of a tensor of that shape. */
+ * it is concerned: bytes to be copied, of a tensor of that shape, and no part of another weight. */
 static kerf_status take_blocks(kf_weights_builder *b, const kerf_tensor *t)
 {
-    kerf_weight *w = &b->at[t - b->first];
-    KF_TRY(kf_blocks_recognize(b->r, t, w, b->err));
-    if (!w->codec.format) return KERF_OK;
-    if (kf_weights_claim(b, w)) return KERF_OK;
+    kerf_weight w;
+    unsigned char *role = &b->role[t - b->first];
+    KF_TRY(kf_blocks_recognize(b->r, t, &w, b->err));
+    if (!w.codec.format && *role == KF_ROLE_DENSE) {
+        *role = KF_ROLE_CODES;
+        return kf_weights_add(b, t, &w);
+    }
+    if (!w.codec.format) return KERF_OK;
+    if (kf_weights_claim(b, &w)) return kf_weights_add(b, t, &w);
     return kf_fail(b->err, KERF_E_DATA, KF_NOWHERE, "%s: tensor \"%.*s\": its scale serves two",
                    kerf_reader_shard(b->r, t->shard), KF_NAME(t->name));
 }
@@ -78,13 +83,11 @@ static kerf_status take_codes(kf_weights_builder *b, const kerf_tensor *t, folde
     KF_TRY(kf_recognize(b->r, t, folder->configured, &w, name, &found, b->err));
     if (!found) {
         KF_TRY(kf_foreign_recognize(b, &folder->foreign, t, &w, &found));
-        if (found) b->at[t - b->first] = w;
-        return KERF_OK;
+        return found ? kf_weights_add(b, t, &w) : KERF_OK;
     }
     if (!kf_weights_claim(b, &w)) return KERF_OK;
     KF_TRY(kf_weights_keep_name(b->out, name, t, &w.name, b->err));
-    b->at[t - b->first] = w;
-    return KERF_OK;
+    return kf_weights_add(b, t, &w);
 }
 
 static kerf_status recognize_all(kf_weights_builder *b, size_t tensors, folder_facts *folder)
@@ -98,28 +101,46 @@ static kerf_status recognize_all(kf_weights_builder *b, size_t tensors, folder_f
     }
     const kerf_dtype dtype =
         folder->asked ? dense_dtype(b, tensors) : KERF_BF16; /* of what is left */
-    for (size_t i = 0; folder->asked && i < tensors; i++)
-        if (b->role[i] == KF_ROLE_CODES && b->at[i].dtype == KERF_DTYPE_NONE)
-            b->at[i].dtype = dtype;
+    for (size_t i = 0; folder->asked && i < b->founds; i++)
+        if (b->found[i].dtype == KERF_DTYPE_NONE) b->found[i].dtype = dtype;
     return KERF_OK;
 }
 
 /* --- all weights ---------------------------------------------------------------------------- */
 
-/* Keeps what is a weight, in the order of the tensors. */
-static size_t gather(kf_weights_builder *b, size_t tensors)
+/* Adds what is dense, and no more room than that needs. number becomes that of each weight. */
+static kerf_status take_dense(kf_weights_builder *b, size_t tensors)
 {
-    size_t n = 0;
+    size_t n = 0, kept = 0;
+    for (size_t i = 0; i < tensors; i++) n += b->role[i] != KF_ROLE_OTHER;
+    kerf_weight *all = realloc(b->found, (n ? n : 1) * sizeof *all);
+    if (!all) return kf_fail(b->err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %zu weights", n);
+    b->found = all;
+    b->room = n;
     for (size_t i = 0; i < tensors; i++) {
         const kerf_tensor *t = &b->first[i];
+        const kerf_weight w = {.name = t->name, .shape = t->shape, .dtype = t->dtype, .plane = {t}};
         if (b->role[i] == KF_ROLE_OTHER) continue;
-        if (b->role[i] == KF_ROLE_DENSE && !t->block_type)
-            b->at[n++] =
-                (kerf_weight){.name = t->name, .shape = t->shape, .dtype = t->dtype, .plane = {t}};
-        else
-            b->at[n++] = b->at[i];
+        if (!b->number[i]) KF_TRY(kf_weights_add(b, t, &w));
+        b->number[kept++] = b->number[i];
     }
-    return n;
+    return KERF_OK;
+}
+
+/* Puts them into the order of the tensors, where they stand: each goes to its place, and the one
+ * from there on. */
+static void put_in_order(kf_weights_builder *b)
+{
+    for (size_t i = 0; i < b->founds; i++) {
+        const kerf_weight first = b->found[i];
+        size_t at = i;
+        while (b->number[at] != 0) {
+            const size_t from = b->number[at] - 1;
+            b->number[at] = 0;
+            b->found[at] = from == i ? first : b->found[from];
+            at = from;
+        }
+    }
 }
 
 kerf_status kerf_weights_open(const kerf_reader *r, kerf_weights **out, kerf_error *err)
@@ -128,29 +149,30 @@ kerf_status kerf_weights_open(const kerf_reader *r, kerf_weights **out, kerf_err
     kerf_weights *w = kf_alloc_zero(1, sizeof *w);
     kf_weights_builder b = {.out = w, .r = r, .first = kerf_reader_at(r, 0), .err = err};
     b.role = kf_alloc_zero(tensors, 1);
-    b.at = kf_alloc_zero(tensors, sizeof *b.at);
-    kf_named *by_name = kf_alloc(tensors, sizeof *by_name);
+    b.number = kf_alloc_zero(tensors, sizeof *b.number);
     kerf_status s = KERF_OK;
-    if (!w || !b.role || !b.at || !by_name)
+    if (!w || !b.role || !b.number)
         s = kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %zu tensors", tensors);
     for (size_t i = 0; s == KERF_OK && i < kerf_reader_shard_count(r); i++)
         s = kf_description_take(&b, (unsigned)i);
     folder_facts folder = {0};
     if (s == KERF_OK) s = recognize_all(&b, tensors, &folder);
     kf_foreign_close(&folder.foreign);
+    if (s == KERF_OK) s = take_dense(&b, tensors);
     if (s == KERF_OK) {
-        w->count = gather(&b, tensors);
-        w->weight = b.at;
-        w->by_name = by_name;
-        s = kf_weights_find_model(w, r, err);
+        put_in_order(&b);
+        w->count = b.founds;
+        w->weight = b.found;
+        s = kf_allocate(&w->by_name, w->count, sizeof *w->by_name, err);
+        if (s == KERF_OK) s = kf_weights_find_model(w, r, err);
         if (s == KERF_OK) s = kf_weights_place(w, err);
         if (s == KERF_OK) s = kf_weights_turn(w, err);
         if (s == KERF_OK) s = kf_weights_decode(w, err);
         if (s == KERF_OK) s = kf_weights_index(w, err);
     } else {
-        free(b.at);
-        free(by_name);
+        free(b.found);
     }
+    free(b.number);
     if (s == KERF_OK)
         *out = w;
     else
