@@ -20,10 +20,16 @@ static inline size_t kf_character_bytes(const unsigned char *s)
     return n;
 }
 
-/* 1: such a character is a control: of ASCII, or U+0080 to U+009F, which take two bytes. */
+/* 1: such a character, a whole one, is a control: of ASCII, or U+0080 to U+009F, which take two
+ * bytes; or it ends a line (U+2028, U+2029) or says in which direction text runs (U+061C, U+200E,
+ * U+200F, U+202A to U+202E, U+2066 to U+2069), by which a name can be shown as another one. */
 static inline int kf_is_control(const unsigned char *s)
 {
-    return s[0] < 0x20 || s[0] == 0x7f || (s[0] == 0xc2 && s[1] < 0xa0);
+    if (s[0] == 0xe2 && s[1] == 0x80)
+        return s[2] == 0x8e || s[2] == 0x8f || (s[2] >= 0xa8 && s[2] <= 0xae);
+    if (s[0] == 0xe2 && s[1] == 0x81) return s[2] >= 0xa6 && s[2] <= 0xa9;
+    return s[0] < 0x20 || s[0] == 0x7f || (s[0] == 0xc2 && s[1] < 0xa0) ||
+           (s[0] == 0xd8 && s[1] == 0x9c);
 }
 
 #endif

@@ -114,6 +114,7 @@ static int encoder_takes(const kerf_format *f, const kerf_encoder *e, kerf_dtype
 kerf_status kf_encoder_check(const kerf_format *f, const kerf_encoder *e, kerf_dtype source,
                              kerf_error *err)
 {
+    if (!e) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "no encoder is given for %s", f->name);
     if (!encoder_fits(f, e))
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%s is not an encoder of %s", e->name, f->name);
     if (encoder_takes(f, e, source)) return KERF_OK;

@@ -38,6 +38,11 @@ kerf_status kf_manifest_open(kf_manifest *m, const kerf_output *to, kerf_error *
     *m = (kf_manifest){.is_file = is_file_path(path),
                        .is_gguf = kf_has_suffix(path, ".gguf"),
                        .shard_bytes = to->shard_bytes};
+    if (to->zstd_level && *path && !kf_has_suffix(path, ".zst"))
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "%.200s: --zstd-level is of files named *.safetensors.zst, which are "
+                       "compressed; this output is not",
+                       path);
     if (!m->is_file || !m->shard_bytes) return KERF_OK;
     return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
                    "%.200s: --shard-size splits a folder, and this is the name of one file", path);

@@ -221,6 +221,11 @@ static kerf_status make(kerf_plan *p, const kerf_select *select, const kerf_rule
     return KERF_OK;
 }
 
+static int has_encoder(const kerf_codec *c)
+{
+    return !c->format || c->encoder;
+}
+
 kerf_status kerf_plan_make(const kerf_checkpoint *source, const kerf_select *select,
                            const kerf_rule *rules, size_t rule_count, kerf_codec base,
                            const kerf_output *out, kerf_plan **plan, kerf_error *err)
@@ -229,6 +234,11 @@ kerf_status kerf_plan_make(const kerf_checkpoint *source, const kerf_select *sel
     if (!source || !out || !plan || (rule_count && !rules))
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "kerf_plan_make: an argument is missing");
     *plan = NULL;
+    int is_whole = has_encoder(&base);
+    for (size_t i = 0; i < rule_count; i++) is_whole = is_whole && has_encoder(&rules[i].codec);
+    if (!is_whole)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "kerf_plan_make: a codec has a format and no encoder of it");
     KF_TRY(kf_allocate(&p, 1, sizeof *p, err));
     p->source = source;
     kerf_status s = kf_allocate(&p->found, 1, sizeof *p->found, err);

@@ -51,7 +51,7 @@ static kerf_status fail_one_file(const kf_manifest *m, unsigned part, unsigned p
     static const struct {
         const char *name;
         uint64_t bytes;
-    } units[] = {{"GB", 1000000000}, {"MB", 1000000}, {"KB", 1000}, {"", 1}};
+    } units[] = {{"GB", 1000000000}, {"MB", 1000000}, {"KB", 1000}, {"B", 1}};
     const uint64_t bytes = kf_manifest_bytes(m) / parts;
     size_t u = 0;
     while (units[u].bytes > 1 && bytes < 2 * units[u].bytes) u++;

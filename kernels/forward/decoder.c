@@ -211,7 +211,11 @@ static kerf_status embed_there(const kerf_decoder *d, const kf_floats *f, const 
 
 kerf_status kf_tokens_check(const kerf_decoder *d, const kerf_tokens *t, kerf_error *err)
 {
-    for (uint64_t i = 0; i < t->rows * t->length; i++)
+    uint64_t count, bytes;
+    if (!kf_mul_ok(t->rows, t->length, &count) ||
+        !kf_mul_ok(count, d->config.hidden * sizeof(float), &bytes))
+        return kf_fail(err, KERF_E_RANGE, KF_NOWHERE, "rows x length tokens: no memory holds them");
+    for (uint64_t i = 0; i < count; i++)
         if (t->token[i] >= d->config.vocab)
             return kf_fail(err, KERF_E_DATA, i, "token %llu is %u, and the model knows %llu",
                            (unsigned long long)i, t->token[i], (unsigned long long)d->config.vocab);

@@ -159,6 +159,8 @@ def quantizing(run, tmp):
             t[1], re.sub(r"self_attn\..", f"self_attn.{n}", t[2]))])
     single = q[:-1] + [f"{tmp}/one.safetensors", "--shard-size", "1MB"]
     run.tries(single, r"(--shard-size) splits a folder", lambda t: q[:-1] + [f"{tmp}/split", t[1], "1MB"])
+    packed = q[:-1] + [f"{tmp}/plain", "--zstd-level", "9"]
+    run.tries(packed, r"(--zstd-level) is of files named \*(\S+),", lambda t: q[:-1] + [f"{tmp}/packed{t[2]}", t[1], "9"])
     run.tries(["quantize", m, "-f", "nvfp4", "--sha256"], r"--sha256 needs (-o) OUT", lambda t: ["quantize", m, "-f", "nvfp4", "--sha256", t[1], f"{tmp}/o6"])
     run.tries(["quantize", m, "-f", "nvfp4", "-n", "--frobnicate", "kerf"], r"see kerf (help quantize)", lambda t: t[1].split())
     run.tries(["quantize", m, "-f", "nvfp4", "-n", "-Q"], r"see kerf (help quantize)", lambda t: t[1].split())

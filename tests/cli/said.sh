@@ -26,14 +26,14 @@ full r.html advise a.safetensors --budget 9bits -f int8 --report r.html
 run verify missing.safetensors q.safetensors --write-limits never.json
 check "nothing was written, nothing is said" test -z "$(grep 'is written' "$tmp/err")"
 
-# ESC, a new line, BEL, DEL, and CSI as one character.
-odd=$'x\033[31m\n\a\177\302\233y'
+# ESC, a new line, BEL, DEL, CSI as one character, and what turns the direction of text round.
+odd=$'x\033[31m\n\a\177\302\233\342\200\256\342\201\246y'
 mkdir "$odd" && cp a.safetensors "$odd/model.safetensors"
 printf '{"quantization_config": {"quant_method": "\\u001b]0;a\\u0007", "ignore": ["\\u001b[2J"]}}' >"$odd/config.json"
 quiet() {
     run "$@"
     checks=$((checks + 1))
-    if cat "$tmp/out" "$tmp/err" | LC_ALL=C grep -q -a $'[\001-\010\013-\037\177]\|\302[\200-\237]'; then
+    if cat "$tmp/out" "$tmp/err" | LC_ALL=C grep -q -a $'[\001-\010\013-\037\177]\|\302[\200-\237]\|\342\200[\250-\256]\|\342\201[\246-\251]'; then
         note_failure "kerf $*: $(cat -v "$tmp/out" "$tmp/err" | head -n 5)"
     fi
 }

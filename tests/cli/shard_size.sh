@@ -63,7 +63,7 @@ check "a weight in each shard" test "$(find "$tmp/single" -name 'model-*' | wc -
 expect 0 quantize "$source" -f nvfp4 -o "$tmp/kept"
 check "the shards are kept" diff <(cd "$source" && ls model-*) <(cd "$tmp/kept" && ls model-*)
 
-for size in 0 GB -1 5XB 1.5GB 99999999999GB; do
+for size in 5 999999 0 GB -1 5XB 1.5GB 99999999999GB; do
     expect 2 quantize "$source" -f nvfp4 --shard-size "$size" -o "$tmp/never"
     error_says 'as 5GB'
 done

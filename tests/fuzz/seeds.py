@@ -102,7 +102,7 @@ def checkpoints(seeds):
     for ending in 'safetensors.zst', 'safetensors':
         if seeds.run('quantize', 'in/group', '-f', 'nvfp4', '-o', 'o.' + ending):
             seeds.checkpoint({'model.' + ending: open('o.' + ending, 'rb').read()})
-    if seeds.run('quantize', 'in/group', '-f', 'int8', '--shard-size', '1100', '-o', 'sharded'):
+    if seeds.run('quantize', 'in/group', '-f', 'int8', '--shard-size', '1100B', '-o', 'sharded'):
         seeds.checkpoint(read('sharded'))
     dense = gguf({'blk.0.ffn_down.weight': (16, 64, numbers(1024, 7)), 'blk.0.attn_q.weight': (4, 256, numbers(1024, 8))})
     fill('in', {'dense.gguf': dense})

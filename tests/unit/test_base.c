@@ -104,6 +104,9 @@ static void test_printable(void **state)
     } rows[] = {
         {"a\nb\x7f\x1b[31m", 32, "a?b??[31m"},
         {"\xc2\x9b.\x9b.", 32, "??.?."},
+        {"\xe2\x80\xaex\xe2\x80\x8f\xe2\x81\xa6\xd8\x9c", 32, "???x????????"}, /* of direction */
+        {"\xe2\x80\xa8.\xe2\x80\xaf\xe2\x81\xa5\xd8\x9d", 32,
+         "???.\xe2\x80\xaf\xe2\x81\xa5\xd8\x9d"},
         {"x\xc3", 32, "x?"},
         {"\xed\xa0\x80", 32, "???"},
         {"\xc3\xa9\xc3\xa9", 5, "\xc3\xa9\xc3\xa9"},

@@ -251,6 +251,8 @@ static void misuse_is_refused(void **state)
                      KERF_E_ARG);
     assert_int_equal(kerf_encode(&e.g, foreign, e.stats, 0, 4, src, KERF_F32, e.plane, NULL, &err),
                      KERF_E_ARG);
+    assert_int_equal(kerf_encode(&e.g, NULL, e.stats, 0, 4, src, KERF_F32, e.plane, NULL, &err),
+                     KERF_E_ARG);
     assert_int_equal(kerf_encode(&e.g, amax, e.stats, 0, 4, src, KERF_F64, e.plane, NULL, &err),
                      KERF_E_NOSUP);
     assert_non_null(strstr(err.text, "F64"));

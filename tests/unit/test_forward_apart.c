@@ -380,6 +380,14 @@ static void test_embed_cancel(void **state)
     assert_int_equal(asked, 3);
     kerf_decoder_heed(d, NULL);
     must(kerf_decoder_embed(d, &t, hidden, &err), &err);
+    token[1] = (uint32_t)d->info.vocab;
+    assert_int_equal(kerf_decoder_embed(d, &t, hidden, &err), KERF_E_DATA);
+    assert_int_equal(err.offset, 1);
+    token[1] = 0;
+    const kerf_tokens many[] = {{token, UINT64_C(1) << 33, UINT64_C(1) << 31},
+                                {token, UINT64_C(1) << 31, UINT64_C(1) << 31}};
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(kerf_decoder_embed(d, &many[i], hidden, &err), KERF_E_RANGE);
     const float *first = hidden, *last = hidden + (TOKENS - 1) * d->info.hidden;
     assert_memory_equal(first, first + d->info.hidden, d->info.hidden * sizeof *hidden);
     assert_true(memcmp(first, last, d->info.hidden * sizeof *hidden) != 0);

@@ -108,6 +108,15 @@ static void test_refused_plans(void **state)
     refuses(c, &(kerf_select){.keep = up, .keeps = 1}, NULL, 0, &ct, KERF_E_ARG,
             "are one matrix to the loaders");
     refuses(c, NULL, NULL, 0, &gguf, KERF_E_ARG, "layout gguf");
+    const kerf_rule half = {"*up_proj*", NULL, {kerf_format_find("nf4"), NULL}};
+    refuses(c, NULL, &half, 1, &usual, KERF_E_ARG, "no encoder");
+    p = NULL;
+    assert_int_equal(kerf_plan_make(c, NULL, NULL, 0, half.codec, &usual, &p, &err), KERF_E_ARG);
+    assert_null(p);
+    refuses(c, NULL, NULL, 0, &(kerf_output){.path = "x.safetensors", .zstd_level = 9}, KERF_E_ARG,
+            "--zstd-level");
+    refuses(c, NULL, NULL, 0, &(kerf_output){.path = "x", .zstd_level = 9}, KERF_E_ARG,
+            "--zstd-level");
     kerf_checkpoint_close(c);
 }
 

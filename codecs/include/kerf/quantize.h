@@ -39,7 +39,7 @@ typedef struct kerf_output {
     int resume;     /* 1: go on with what a run that was killed has left for the same path,
                        source and plan, after comparing it, and leave what is finished to
                        the next run when this one does not end well                        */
-    int zstd_level; /* 1 to 22, of *.zst; 0: 3                                              */
+    int zstd_level; /* 1 to 22, of *.zst alone; 0: 3                                        */
     int threads;    /* for compressing and reading back; 0: all cores                       */
     const kerf_checkpoint *imatrix; /* of the inputs (kerf/importance.h), for encoders that take it:
                                        must outlive the plan; NULL: none                         */
@@ -100,11 +100,11 @@ typedef struct kerf_plan kerf_plan;
  * rules quantize. What the layout of the output cannot hold so is left as it is; in a GGUF file
  * rows that are no multiple of 256 get what llama.cpp falls back to, q5_0 in place of q4_k. out:
  * the path may be NULL for a plan that is only looked at. Texts are copied. A plan that quantizes
- * nothing can be looked at, not executed. KERF_E_ARG: a pattern matches no weight, a rule cannot be
- * followed, layers that loaders merge would differ in format, or path and layout do not fit.
- * KERF_E_NOSUP: a weight cannot be encoded so, is quantized already in another layout, or the
- * loaders of the layout cannot be told of such a mixture. KERF_E_DATA: a name that is needed is
- * taken. */
+ * nothing can be looked at, not executed. KERF_E_ARG: a codec without an encoder, a pattern that
+ * matches no weight, a rule that cannot be followed, layers that loaders merge would differ in
+ * format, or path and layout do not fit. KERF_E_NOSUP: a weight cannot be encoded so, is quantized
+ * already in another layout, or the loaders of the layout cannot be told of such a mixture.
+ * KERF_E_DATA: a name that is needed is taken. */
 KERF_API KERF_CHECK kerf_status kerf_plan_make(const kerf_checkpoint *source,
                                                const kerf_select *select, const kerf_rule *rules,
                                                size_t rule_count, kerf_codec base,

@@ -29,9 +29,9 @@ KERF_API int kerf_name_begins(const char *name, const char *text);
  * edited. The beginning of one word alone, three characters or more, counts as one edit. */
 KERF_API const char *kerf_nearest_word(const char *text, const char *const *words);
 
-/* Copies text with control characters, and what is not UTF-8, replaced by '?', so that a name from
- * a file cannot steer a terminal; cut to size, between characters, always terminated. Returns out.
- */
+/* Copies text with control characters, those of direction too, and what is not UTF-8, replaced by
+ * '?', so that a name from a file cannot steer a terminal; cut to size, between characters, always
+ * terminated. Returns out. */
 KERF_API char *kerf_text_printable(const char *text, char *out, size_t size);
 
 /* "7.20 MiB"; out holds KERF_BYTES_TEXT bytes. Returns out. */

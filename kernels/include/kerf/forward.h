@@ -81,7 +81,7 @@ KERF_API const kerf_decoder_info *kerf_decoder_about(const kerf_decoder *d);
 KERF_API void kerf_decoder_heed(kerf_decoder *d, const kerf_job *job);
 
 /* The state before layer 0: hidden [rows x length][hidden], written. KERF_E_DATA: a token that the
- * vocabulary does not have; offset is its index. */
+ * vocabulary does not have; offset is its index. KERF_E_RANGE: the state would not fit 64 bits. */
 KERF_API KERF_CHECK kerf_status kerf_decoder_embed(kerf_decoder *d, const kerf_tokens *tokens,
                                                    float *hidden, kerf_error *err);
 

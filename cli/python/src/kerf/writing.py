@@ -293,7 +293,7 @@ def quantize(
     overwrite:    replaces what is at out; else that is an ExistsError
     resume:       goes on with what a run that was killed has left
     shard_bytes:  new files of at most this size in a folder; 0: the files of the source
-    zstd_level:   1 to 22, of *.zst; 0: 3
+    zstd_level:   1 to 22, of *.zst alone; 0: 3
     threads, nan: as for encode
     device:       "cpu", "cuda", "cuda:N", "cuda:all"
     dry_run:      decides for every tensor and writes nothing; out may be None
