@@ -290,8 +290,7 @@ kerf_status args_size(const args *a, const char *name, uint64_t *out, kerf_error
     unsigned long long value = strtoull(text, &end, 10);
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
         if (strcmp(end, units[i].name) != 0) continue;
-        if (errno || *text < '0' || *text > '9' || value == 0) break;
-        if (i == 0 && value < 1000000) break; /* 5 of what? */
+        if (errno || *text < '0' || *text > '9' || value < (i ? 1 : 1000000)) break; /* 5 what? */
         if (value > (UINT64_MAX >> 1) / units[i].bytes) break;
         *out = value * units[i].bytes;
         return KERF_OK;

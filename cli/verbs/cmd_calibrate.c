@@ -59,6 +59,8 @@ static kerf_status calibrate(calibrate_run *j, kerf_error *err)
     TRY(args_suffix(a, "imatrix-gguf", ends, 0, err));
     TRY(args_choice(a, "alpha-by", by, &alpha, err));
     TRY(args_integer(a, "alpha", 2, 64, &draws, err));
+    if (alpha == KERF_ALPHA_BY_NONE && args_has(a, "alpha"))
+        return USAGE(err, "--alpha %d and --alpha-by none: not both", draws);
     TRY(kerf_checkpoint_open(model_path(args_operand(a, 0)), &j->source, err));
     TRY(option_tokens_open(&j->tokens, a, j->source, company.ranks ? 1 : SIZE_MAX, err));
     const kerf_calibrate_request request = {.tokens = j->tokens.tokens,
@@ -81,11 +83,9 @@ static kerf_status calibrate(calibrate_run *j, kerf_error *err)
     TRY(s);
     if (!to.parts) return report(j, to.path, err);
     /* what is said of the weights is of the whole calibration */
-    return report_part(
-        a,
-        &(kerf_finished_part){
-            .schema = "kerf.calibrate/1", .path = to.path, .part = to.part, .parts = to.parts},
-        err);
+    const kerf_finished_part part = {
+        .schema = "kerf.calibrate/1", .path = to.path, .part = to.part, .parts = to.parts};
+    return report_part(a, &part, err);
 }
 
 static int run_calibrate(const args *a, kerf_error *err)
@@ -114,9 +114,8 @@ const verb verb_calibrate = {
     .summary = "run a text through a model: which inputs and weights matter",
     .usage = "IN --text FILE|--tokens FILE -o CAL [options]",
     .details =
-        "Runs the tokens through IN, layer by layer, in float32 (--device cuda:all: GPUs), and "
-        "keeps\n"
-        "of every weight's input the mean square of each column, the largest value and the\n"
+        "Runs the tokens through IN, layer by layer, in float32 (--device cuda:all: GPUs). Kept\n"
+        "are of every weight's input the mean square of each column, the largest value and the\n"
         "tokens of each expert; of each layer's cache the largest key and value.\n"
         "alpha: noise of t2 = 0.02 is added to one group of weights at a time (what runtimes\n"
         "fuse, all experts of a layer), and the rise of the end is divided by t2: what an\n"

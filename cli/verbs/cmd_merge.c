@@ -63,6 +63,7 @@ static int run_merge(const args *a, kerf_error *err)
     if (progress_allows_text(a))
         TRY(put_note(kerf_merged_text(args_operand(a, 0), &r, NULL, &text, NULL, err), &text));
     if (is_scores) return show_scores(a, err);
+    if (args_has(a, "per-tensor")) print_note("--per-tensor lists scores, and here are none");
     if (!args_has(a, "json")) return EXIT_OK;
     return put_document(kerf_merged_write(args_operand(a, 0), &r, &text, NULL, err), &text, err);
 }

@@ -178,6 +178,8 @@ def parts(run, tmp):
     run.works(split, "--shard-size")
     run.tries(["merge", out], r"run kerf (quantize) \.\.\. (-o) (\S+) (--part) (2/2) with the options of the others",
               lambda t: [t[1], *split[1:4], t[2], t[3], t[4], t[5], *split[-2:]])
+    shutil.copytree(f"{out}.kerf-parts", f"{tmp}/parts4.kerf-parts")
+    run.tries(["merge", f"{tmp}/parts4.kerf-parts/"], r"parts wait there: kerf (merge) (\S+)", lambda t: [t[1], t[2]])
     run.tries(["inspect", out], r"not merged yet: kerf (merge) (\S+) makes", lambda t: [t[1], t[2]], lambda t: ["inspect", t[2]])
     run.tries(["merge", other], r"kerf (quantize) \.\.\. -o (\S+) (--part) 1/N", lambda t: [t[1], *split[1:5], t[2], t[3], "1/2", *split[-2:]])
     changed = [*split[:5], other, *split[6:], "--keep", "*o_proj*"]

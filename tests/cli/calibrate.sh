@@ -28,6 +28,9 @@ expect 2 calibrate "$model" --tokens "$model/eval.u16"
 expect 4 calibrate "$model" $text --rows 0:4 --imatrix-gguf "$tmp/there.gguf" -o "$tmp/other"
 error_says 'exists; -y replaces it'
 check "nothing is left behind" test ! -e "$tmp/other"
+# shellcheck disable=SC2086
+expect 2 calibrate "$model" $text --rows 0:4 --alpha 8 --alpha-by none -o "$tmp/other"
+error_says 'not both'
 
 # --- what takes it -------------------------------------------------------------------------------
 

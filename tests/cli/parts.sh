@@ -67,6 +67,8 @@ same "after kill -9" whole out
 # --- what cannot be merged -----------------------------------------------------------------------
 expect 4 merge nothing
 error_says 'nothing: has no parts to merge'
+expect 2 merge out.kerf-parts/
+error_says 'kerf merge out$'
 fresh
 rm -r out.kerf-parts/2-of-3
 refused 'out: part 2/3 is missing: run kerf quantize ... -o out --part 2/3'
@@ -85,7 +87,8 @@ refused 'part 2/3 is of another plan than part 1 (its formats or options are oth
 expect 2 "${args[@]}" -o out --part 1/3
 error_says '1-of-3: this part was written by another plan .*; -y replaces it'
 expect 0 "${args[@]}" -o out --part 1/3 -y
-expect 0 merge out
+expect 0 merge out --per-tensor
+error_says '--per-tensor lists scores, and here are none'
 same "after the mending" whole out
 
 fresh

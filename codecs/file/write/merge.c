@@ -400,6 +400,15 @@ static kerf_status merge(merging *m, const kerf_merge_options *opt, const kerf_j
     return remove_parts(m, err);
 }
 
+/* The folder in which parts wait is not what they become, but what a shell completes to. */
+static kerf_status check_name(const char *path, kerf_error *err)
+{
+    const char *at = strstr(path, KF_PARTS_ENDING), *end = at ? at + strlen(KF_PARTS_ENDING) : "";
+    if (!at || end[strspn(end, "/")]) return KERF_OK;
+    return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%.200s: parts wait there: kerf merge %.*s", path,
+                   (int)(at - path < 200 ? at - path : 200), path);
+}
+
 kerf_status kerf_merge(const char *path, const kerf_merge_options *opt, const kerf_job *job,
                        kerf_merged *result, kerf_error *err)
 {
@@ -408,7 +417,8 @@ kerf_status kerf_merge(const char *path, const kerf_merge_options *opt, const ke
     const double began_s = kf_now_s();
     merging m = {.folder = {.fd = -1}};
     if (!path) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "kerf_merge: the output has no path");
-    kerf_status s = kf_parts_find(path, &any, &m.folder, err);
+    kerf_status s = check_name(path, err);
+    if (s == KERF_OK) s = kf_parts_find(path, &any, &m.folder, err);
     if (s == KERF_OK) s = merge(&m, opt ? opt : &usual, job, err);
     if (s == KERF_OK && result)
         *result = (kerf_merged){m.parts, m.files, m.bytes, kf_now_s() - began_s};
