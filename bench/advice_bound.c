@@ -1,9 +1,9 @@
 /* advice_bound.c - for advice_bound.py: a matrix of bf16 in several formats, each decoded again to
  * a file of float32 beside it. Needs the codecs alone:
  *
- *   cmake -S . -B /tmp/k -G Ninja -DKERF_CODECS_ONLY=ON -DKERF_CUDA=OFF && ninja -C /tmp/k
- * kerf_static cc -O2 -Icodecs/include bench/advice_bound.c $(find /tmp/k -name 'libkerf*.a') -lm
- * -fopenmp -o enc
+ *   cmake -S . -B /tmp/k -G Ninja -DKERF_CODECS_ONLY=ON -DKERF_CUDA=OFF
+ *   ninja -C /tmp/k kerf_static
+ *   cc -O2 -Icodecs/include bench/advice_bound.c /tmp/k/libkerf*.a -lm -fopenmp -o enc
  *   ./enc MATRIX ROWS COLUMNS CODEC...      MATRIX.0, MATRIX.1, ...; prints the bytes of each */
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,10 +7,9 @@
  * those of the other, and times d and the unit of x they are added to the row. Minima are
  * multiplied by the sums of x over their groups, found once for all rows.
  *
- *      strip, 64 codes        levels of their groups        planes
+ *      strip, 64 codes        levels of their groups        planes                    64 by lanes
  *      +-------------+        +------------------+          +---------+---------+
- *      | c0 c1 c2 .. |   x    | a b              |    ->    | a c ..  | b c ..  |   x  x, 64 by
- * lanes
+ *      | c0 c1 c2 .. |   x    | a b              |    ->    | a c ..  | b c ..  |   x   x
  *      +-------------+        +------------------+          +---------+---------+
  *
  * Up to eight columns have both bytes of x side by side; more have two tiles of x. While half of

@@ -3,8 +3,8 @@
  * devices, so that one is enough; where there are several, they are tried, too. Then what fails:
  * one GPU is full, a job is canceled. And the codecs from memory that the caller has page-locked.
  *
- *   gpu_ranks [quick|few|full|fails]     few: one small model, for sanitizers; fails: no tiny
- * models
+ *   gpu_ranks [quick|few|full|fails]     few: one small model, for sanitizers
+ *                                        fails: no tiny models
  *
  * Without a GPU or without cuBLASLt the exit status is 77. */
 #define PROGRAM "gpu_ranks"

@@ -4,8 +4,8 @@
  * KERF_STAND_IN names the file. A line is a reading of a GPU; the name of the GPU, which the
  * monitor asks for first, takes the next line of that GPU, and the last one stays:
  *
- *   GPU POWER_mW LIMIT_mW ENERGY_mJ SM_MHz MEMORY_MHz C USED_MiB TOTAL_MiB BUSY MEMORY_BUSY
- * THROTTLES PIDS
+ *   GPU POWER_mW LIMIT_mW ENERGY_mJ SM_MHz MEMORY_MHz C USED_MiB TOTAL_MiB BUSY
+ *       MEMORY_BUSY THROTTLES PIDS
  *
  * "-": this GPU does not support it; "lost": from here on every call says that it is lost; ENERGY
  * "clock": grows with POWER over time in steps of 20 ms, as real counters do. "init N" as the only

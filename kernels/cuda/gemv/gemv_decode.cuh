@@ -12,9 +12,9 @@
  *   8 bits        E4M3 and E5M2 by the conversion; integers as 1024 + u, less 1024 + zero
  *   6 bits        spread to bytes, then as E4M3 and E5M2
  *   4 bits, int   as 1024 + u and 1024 + 16 u
- *   2 bits        as 1024 + u, 4 u, 16 u and 64 u: four bytes hold two octets, of each a lane has
- * one 4 bits, NF4   a table of all 256 pairs in shared memory, one copy for each bank 16 bits as
- * they are; bfloat16 meets an x of two parts, each a bfloat16
+ *   2 bits        as 1024 + u, 4 u, 16 u and 64 u: of two octets in four bytes a lane has one
+ *   4 bits, NF4   a table of all 256 pairs in shared memory, one copy for each bank
+ *   16 bits       as they are; bfloat16 meets an x of two parts, each a bfloat16
  *
  * The power of two by which a way is off, UNIT, is made up for at the end of a row. */
 #ifndef KERF_GEMV_DECODE_CUH

@@ -15,8 +15,8 @@
  *   -- griddepcontrol.wait --
  *   x into registers
  *   units: shared memory -> codes -> halves -> mma.m16n8k16 with sums in fp32
- *   sums of a tile -> shared memory; a tile later, warps added up -> the block that finishes the
- * tile
+ *   sums of a tile -> shared memory
+ *   a tile later: warps added up -> the block that finishes the tile
  *   -- the cluster's blocks are through --
  *   blocks added up -> y
  *
