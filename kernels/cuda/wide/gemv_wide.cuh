@@ -108,6 +108,7 @@ __device__ __forceinline__ void consume_wide(const slice_worker &me, uint32_t un
 #pragma unroll
     for (int pair = 1; pair < PAIRS; pair++) load_pair(pair);
     scales.convert(me);
+    x = found_once(x); /* else 32 descriptors go from vector to uniform registers one by one */
     float group[2][4];
 #pragma unroll
     for (int pair = 0; pair < PAIRS; pair++) {
@@ -208,8 +209,8 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1) gemv_wide(const __grid_consta
     arrive_at_cluster<false>();
 
     uint32_t source = rank * j.division.k_groups + (group & (j.division.k_groups - 1));
-    uint32_t first = source * j.division.slices / sources,
-             end = (source + 1) * j.division.slices / sources;
+    uint32_t first = found_once(source * j.division.slices / sources),
+             end = found_once((source + 1) * j.division.slices / sources);
     uint32_t own =
         group / j.division.k_groups * GROUP_WARPS + warp % GROUP_WARPS; /* tile of a step */
     uint32_t ring = found_once(base + warp * (WIDE_DEPTH * SLICE_UNIT));
@@ -238,7 +239,8 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1) gemv_wide(const __grid_consta
     __syncthreads();
 
     constexpr uint32_t X_UNIT = BLOCKS * WIDE_BLOCK;
-    uint32_t x_first = describe_x(base + j.division.x_at + (first - block_first) * X_UNIT);
+    uint32_t x_first =
+        found_once(describe_x(base + j.division.x_at + (first - block_first) * X_UNIT));
     uint32_t middle = first + (end - first) / 2, slot = ring;
     uint32_t zeros = base + (j.division.rows_at + j.share.most * (TILE * 4)) + lane / 4 * 4;
 #pragma unroll 1

@@ -7,7 +7,9 @@
  *   [half of the lanes' codes][column / 8][elements 0, 1, 8, 9 .. or the rest][column % 8]
  *
  * and 16 bytes of gap, against bank conflicts with the next 32. A warp has a column. Its lanes read
- * memory as it lies, 16 bytes each, and put every two elements where they belong. */
+ * memory as it lies, 16 bytes each, and put every two elements where they belong. bfloat16 is kept
+ * in registers until the largest of the column is known: x would come twice from memory else, and
+ * all of it has to be there before the first product. */
 #ifndef KERF_GEMV_WIDE_X_CUH
 #define KERF_GEMV_WIDE_X_CUH
 
@@ -50,20 +52,37 @@ struct wide_column {
         return __ldcg((const uint4 *)((const uint16_t *)j.x + from + e));
     }
 
-    /* Bits of the largest magnitude; of the largest finite one, where x is not plain. */
+    /* Pieces that a lane keeps until the largest is known: all of 4096 inputs. */
+    static constexpr int KEPT = 16;
+
+    __device__ __forceinline__ void keep(const kf_gemv_job &j, uint4 v[KEPT]) const
+    {
+#pragma unroll
+        for (int i = 0; i < KEPT; i++) v[i] = piece(j, lane + 32 * i);
+    }
+
+    /* Bits of the largest magnitude of a plain column, the first pieces of which are v. */
+    __device__ __forceinline__ uint32_t largest(const kf_gemv_job &j, const uint4 v[KEPT]) const
+    {
+        uint32_t most = 0;
+#pragma unroll
+        for (int i = 0; i < KEPT; i++) most = larger_halves(most, v[i]);
+#pragma unroll 4
+        for (uint32_t o = lane + 32 * KEPT; o < octets; o += 32)
+            most = larger_halves(most, piece(j, o));
+        return __reduce_max_sync(0xffffffffu, larger_half(most));
+    }
+
+    /* Of one that is not: of the largest finite one. */
     __device__ __forceinline__ uint32_t largest(const kf_gemv_job &j) const
     {
         uint32_t most = 0;
-        if (live && plain)
-#pragma unroll 4
-            for (uint32_t o = lane; o < octets; o += 32) most = larger_halves(most, piece(j, o));
-        else if (live)
 #pragma unroll 1
-            for (uint32_t i = lane; i < octets * 8; i += 32) {
-                uint32_t u = __float_as_uint(element_of_x(j, from, k + i)) & 0x7fffffffu;
-                most = max(most, u < 0x7f800000u ? u : 0);
-            }
-        return __reduce_max_sync(0xffffffffu, plain ? larger_half(most) : most);
+        for (uint32_t i = lane; live && i < octets * 8; i += 32) {
+            uint32_t u = __float_as_uint(element_of_x(j, from, k + i)) & 0x7fffffffu;
+            most = max(most, u < 0x7f800000u ? u : 0);
+        }
+        return __reduce_max_sync(0xffffffffu, most);
     }
 };
 
@@ -76,30 +95,43 @@ __device__ __forceinline__ void load_wide_x(const kf_gemv_job &j, uint32_t k, ui
     wide_column c = {column * j.x_stride, k,
                      blocks * 4,          lane,
                      column < j.columns,  j.x_wide && j.cols % 8 == 0 && j.x_type != KERF_F32};
-    const uint32_t most = j.x_type == KERF_F16 ? 0 : c.largest(j);
-    const int shift = x_shift(most);
-    const bool is_half = j.x_type == KERF_F16, fits = bf16_power::fits(most);
-    const bf16_power power(most);
-    float factor = kf_exp2(shift);
-    if (lane == 0) back[column] = kf_exp2(-shift);
+    const bool is_half = j.x_type == KERF_F16;
     at += column / 8 * WIDE_COLUMNS + column % 8 * 16;
     if (c.plain) {
-        constexpr int AT_ONCE = 8;
-#pragma unroll 1
-        for (uint32_t first = lane; first < c.octets; first += 32 * AT_ONCE) {
-            uint4 v[AT_ONCE];
+        uint4 v[wide_column::KEPT];
+        c.keep(j, v);
+        const uint32_t most = is_half ? 0 : c.largest(j, v);
+        const bool fits = bf16_power::fits(most);
+        const bf16_power power(most);
+        const float factor = kf_exp2(x_shift(most));
+        if (lane == 0) back[column] = kf_exp2(-x_shift(most));
+        auto put = [&](uint32_t o, uint32_t w[4]) {
+            if (o < c.octets) put_octet_of_x(at + o / 4 * WIDE_BLOCK, lane % 4, w);
+        };
+        uint32_t next = lane; /* what is not written from v */
+        if (is_half || fits) {
 #pragma unroll
-            for (int i = 0; i < AT_ONCE; i++) v[i] = c.piece(j, first + 32 * i);
+            for (int i = 0; i < wide_column::KEPT; i++) {
+                if (32 * i >= c.octets) break;
+                uint32_t w[4] = {v[i].x, v[i].y, v[i].z, v[i].w};
 #pragma unroll
-            for (int i = 0; i < AT_ONCE; i++) {
-                uint32_t o = first + 32 * i, w[4] = {v[i].x, v[i].y, v[i].z, v[i].w};
-#pragma unroll
-                for (int n = 0; n < 4 && !is_half; n++)
-                    w[n] = fits ? power.halves(w[n]) : half_pair(j, w[n], factor);
-                if (o < c.octets) put_octet_of_x(at + o / 4 * WIDE_BLOCK, lane % 4, w);
+                for (int n = 0; n < 4 && !is_half; n++) w[n] = power.halves(w[n]);
+                put(lane + 32 * i, w);
             }
+            next += 32 * wide_column::KEPT;
+        }
+#pragma unroll 1
+        for (uint32_t o = next; o < c.octets; o += 32) {
+            uint4 u = c.piece(j, o);
+            uint32_t w[4] = {u.x, u.y, u.z, u.w};
+#pragma unroll
+            for (int n = 0; n < 4; n++) w[n] = half_pair(j, w[n], factor);
+            put(o, w);
         }
     } else {
+        const uint32_t most = is_half ? 0 : c.largest(j);
+        const float factor = kf_exp2(x_shift(most));
+        if (lane == 0) back[column] = kf_exp2(-x_shift(most));
 #pragma unroll 1
         for (uint32_t o = lane; o < c.octets; o += 32) {
             uint32_t w[4];
