@@ -53,7 +53,7 @@ static kerf_gemv_tuning tuning_of_h200(const kf_gemv_machine *m)
     f[KERF_GEMV_FACTOR_BLOCKS_CHAIN_LIGHT] = to->two_blocks_rings[0] / from->two_blocks_rings[0];
     f[KERF_GEMV_FACTOR_BLOCKS_CHAIN_HEAVY] = to->two_blocks_rings[1] / from->two_blocks_rings[1];
     f[KERF_GEMV_FACTOR_ONE_BLOCK] = to->one_block_cols / from->one_block_cols;
-    f[KERF_GEMV_FACTOR_BLOCKS_MANY] = to->two_blocks_many / from->two_blocks_many;
+    f[KERF_GEMV_FACTOR_BLOCKS_MANY] = to->many_pair[0] / from->many_pair[0];
     f[KERF_GEMV_FACTOR_FEW_LIGHT] = to->x_bytes[0] / from->x_bytes[0];
     f[KERF_GEMV_FACTOR_FEW_HEAVY] = to->x_bytes[1] / from->x_bytes[1];
     f[KERF_GEMV_FACTOR_WIDE] = to->wide_inputs / from->wide_inputs;

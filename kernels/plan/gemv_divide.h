@@ -19,7 +19,7 @@ int kf_gemv_divide_few(kf_gemv_launch *l, const kf_gemv_target *on);
 int kf_gemv_divide_many(kf_gemv_launch *l, const kf_gemv_target *on);
 int kf_gemv_divide_wide(kf_gemv_launch *l, const kf_gemv_target *on);
 
-/* Us that the kernel for many columns takes for 16 of them, roughly. */
+/* Us that the kernel for many columns takes for 16 of them by a division of its own, roughly. */
 double kf_gemv_many_us(const kf_gemv_launch *l, const kf_gemv_machine *m);
 
 /* Tiles that stay together count as one unit of work. */

@@ -298,7 +298,7 @@ static unsigned team_of(const kf_gemv_launch *l, const kf_gemv_target *on)
 {
     const unsigned asked = l->task.columns > KF_GEMV_FEW ? l->task.options.team : 0;
     const int fits = l->division.stages >= asked && on->machine->multiprocessors >= asked;
-    return asked > 2 && fits ? asked : 2;
+    return (asked == 4 || asked == 8) && fits ? asked : 2;
 }
 
 /* Fills in all but who is asked how many run at once; 0: no room. */

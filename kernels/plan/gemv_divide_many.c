@@ -29,14 +29,13 @@ static size_t lay_out_memory(kf_gemv_launch *l, const kf_gemv_tiling *t)
     return kf_gemv_end_layout(l, t, at);
 }
 
-/* A warp has a slice, a block up to 8 warps: as few blocks as it takes, then passes. */
-static void divide_slices(kf_gemv_division *d, const kf_gemv_machine *m)
+/* A warp has a slice, a block up to 8 warps; what a cluster has no warps for is left to passes. */
+static void divide_slices(kf_gemv_division *d, uint32_t cluster)
 {
-    uint32_t most = m->has_clusters ? 8 : 1;
-    d->cluster = 1;
-    while (d->cluster < most && d->cluster * KF_GEMV_WARPS < d->slices) d->cluster *= 2;
-    d->passes = (uint32_t)kf_div_up(d->slices, d->cluster * KF_GEMV_WARPS);
-    d->warps = (uint32_t)kf_div_up(d->slices, (uint64_t)d->cluster * d->passes);
+    d->cluster = cluster;
+    d->cluster_part = (UINT16_MAX + cluster) / cluster;
+    d->passes = (uint32_t)kf_div_up(d->slices, cluster * KF_GEMV_WARPS);
+    d->warps = (uint32_t)kf_div_up(d->slices, (uint64_t)cluster * d->passes);
 }
 
 /* Tries grid.per_sm blocks on a multiprocessor. How many clusters there is room for depends on
@@ -48,6 +47,7 @@ static int try_many(kf_gemv_launch *l, const kf_gemv_target *on)
     kf_gemv_grid *g = &l->grid;
     unsigned cluster = l->division.cluster, work = kf_gemv_work(l), waves = kf_gemv_waves(l);
     unsigned teams = m->multiprocessors * g->per_sm / cluster * waves;
+    if (l->task.options.team && teams > 1) teams = 1;
     if (teams > work) teams = work;
     if (teams == 0) return 0;
     for (int again = 0; again < 2; again++) {
@@ -67,26 +67,56 @@ static int try_many(kf_gemv_launch *l, const kf_gemv_target *on)
     return 1;
 }
 
-/* Clusters of four and more do not lie evenly beside another kernel's: some multiprocessors have
- * two blocks where others have none, unless all have two. */
-int kf_gemv_divide_many(kf_gemv_launch *l, const kf_gemv_target *on)
+/* What a division costs, in the time that one more warp of a multiprocessor adds to a step, in
+ * which each warp takes 16 rows of its slice. A step waits for one unit, and then for as many as
+ * there are warps; a pass reads x anew, and a second block on a multiprocessor leaves no room for
+ * the next launch. */
+static double price(const kf_gemv_launch *l, const kf_gemv_machine *m)
 {
-    kf_gemv_division *d = &l->division;
-    double large = on->machine->tuning.two_blocks_many;
-    d->is_few = 0;
-    d->k_groups = 0;
-    divide_slices(d, on->machine);
-    l->grid.per_sm = d->cluster > 2 || (double)l->task.weight_bytes >= large ? 2 : 1;
-    for (; l->grid.per_sm; l->grid.per_sm--) {
-        int fits = try_many(l, on);
-        if (fits) return fits;
+    const kf_gemv_tuning *n = &m->tuning;
+    const kf_gemv_division *d = &l->division;
+    const double second = d->cluster > 2 ? n->many_blocks : n->many_pair[l->task.columns > 8];
+    const double step = n->many_step + l->grid.per_sm * d->warps;
+    return step * d->passes * l->share.most + n->many_pass * (d->passes - 1) +
+           n->many_cluster * (d->cluster - 1) + second * (l->grid.per_sm - 1);
+}
+
+/* Keeps in *best what is cheaper, of two blocks on a multiprocessor and one. Clusters of three and
+ * more have one only where two find no room: they do not lie evenly beside another kernel's, so
+ * that some multiprocessors have two blocks anyway where others have none. */
+static int try_cluster(kf_gemv_launch *l, const kf_gemv_target *on, kf_gemv_launch *best)
+{
+    for (l->grid.per_sm = 2; l->grid.per_sm; l->grid.per_sm--) {
+        const int fits = try_many(l, on);
+        if (fits < 0) return fits;
+        if (fits == 0) continue;
+        const int is_first = best->division.passes == 0;
+        if (is_first || price(l, on->machine) < price(best, on->machine)) *best = *l;
+        if (l->division.cluster > 2) break;
     }
     return 0;
 }
 
+/* A cluster may be of any size up to eight blocks: 20 slices are three blocks of seven warps, or
+ * four of five, and then a multiprocessor has 14 warps at work, or 10. But of some sizes fewer find
+ * room: the device says how many. */
+int kf_gemv_divide_many(kf_gemv_launch *l, const kf_gemv_target *on)
+{
+    const uint32_t most = on->machine->has_clusters ? 8 : 1, asked = l->task.options.team;
+    kf_gemv_launch best = {.division.passes = 0};
+    l->division.is_few = 0;
+    l->division.k_groups = 0;
+    for (uint32_t cluster = 1; cluster <= most; cluster++) {
+        if (asked && cluster != (asked < most ? asked : most)) continue;
+        divide_slices(&l->division, cluster);
+        if (try_cluster(l, on, &best) < 0) return -1;
+    }
+    if (best.division.passes == 0) return 0;
+    *l = best;
+    return 1;
+}
+
 double kf_gemv_many_us(const kf_gemv_launch *l, const kf_gemv_machine *m)
 {
-    const kf_gemv_tuning *n = &m->tuning;
-    return n->many_base + n->many_element * KF_GEMV_TILE * l->task.tiles * (double)l->task.cols /
-                              m->multiprocessors;
+    return m->tuning.many_base + m->tuning.many_unit * price(l, m);
 }

@@ -48,10 +48,12 @@ typedef struct kf_gemv_division {
     uint32_t before_x;     /* units of a warp that are fetched before x, of `ahead`            */
     uint32_t full_blocks;  /* so many blocks, the first ones, fetch all of their ring before x */
     /* the kernels for more */
-    uint32_t slices;  /* of a row                                            */
-    uint32_t cluster; /* blocks that share rows, a power of two; of all three */
-    uint32_t passes;  /* over the rows                                       */
-    uint32_t warps;   /* of a block that have slices                         */
+    uint32_t slices;       /* of a row                                                         */
+    uint32_t cluster;      /* blocks that share rows, of all three; with nine columns and more, and
+                              of GGUF's blocks, a power of two                                 */
+    uint32_t cluster_part; /* 65536 / cluster, rounded up: n / cluster is n * cluster_part >> 16 */
+    uint32_t passes;       /* over the rows                                                    */
+    uint32_t warps;        /* of a block that have slices                                      */
     uint32_t sums_at, own_at;
     uint32_t k_groups; /* nine columns and more: groups of warps of a block that divide its part
                           of K; 0: another kernel                                            */

@@ -27,8 +27,8 @@ typedef enum kf_gemv_spacing {
 
 typedef struct kf_gemv_options {
     kf_gemv_pairing pairing;
-    /* Blocks that share rows of five columns and more where pairing is ALWAYS and a row has as many
-     * stages: 2, 4, 8; 0: 2. */
+    /* Blocks that share rows of five columns and more. Of GGUF's blocks 2, 4 or 8 where pairing is
+     * ALWAYS and a row has as many stages; 0: 2. Of planes 1 to 8, of one cluster; 0: by price. */
     unsigned team;
     kf_gemv_spacing spacing;
     /* Nine columns and more by the kernel for them wherever it can, on one cluster, so that more

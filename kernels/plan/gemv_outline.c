@@ -5,16 +5,17 @@
 #include "format/format.h"
 #include "plan/gemv_launches.h"
 
-/* As many as there are: a device may have a multiprocessor or two on which no cluster fits. Where
- * few columns have clusters of more than two it has: four of an H100's 132, whose parts are of 16
- * and 18. */
-static int count_all(void *ctx, const kf_gemv_launch *l)
+/* Clusters of three blocks and more leave places of a device without one, for its multiprocessors
+ * lie in parts of unlike size: of an H200's 264, two for each, so many were filled by clusters of 1
+ * to 8. Where few columns have clusters of more than two it has: four of an H100's 132 are left,
+ * whose parts are of 16 and 18. */
+static int count_clusters(void *ctx, const kf_gemv_launch *l)
 {
+    static const unsigned filled[] = {264, 264, 237, 248, 235, 234, 224, 240};
     const kf_gemv_machine *m = ctx;
-    const unsigned cluster = l->division.cluster;
-    if (l->division.is_few && cluster > 2)
-        return (int)(m->multiprocessors * l->grid.per_sm * 32 / 33 / cluster);
-    return (int)l->grid.blocks;
+    const unsigned cluster = l->division.cluster, places = m->multiprocessors * l->grid.per_sm;
+    if (l->division.is_few) return (int)(cluster > 2 ? places * 32 / 33 / cluster : l->grid.blocks);
+    return (int)(places * filled[cluster - 1] / 264 / cluster);
 }
 
 static unsigned resident_blocks(const kf_gemv_launch *l, const kf_gemv_machine *m)
@@ -87,7 +88,7 @@ kerf_status kf_gemv_outline_of(const kerf_format *f, uint64_t rows, uint64_t col
                                  .columns = columns,
                                  .together = 1,
                                  .overlap = m->has_clusters}};
-    if (kf_gemv_divide_product(&l, &t, m, count_all, (void *)m) < 1) return KERF_OK;
+    if (kf_gemv_divide_product(&l, &t, m, count_clusters, (void *)m) < 1) return KERF_OK;
     out->end = kf_gemv_end_of(&s, &l, &t);
     out->launches = out->steps = 1;
     out->ahead = KF_GEMV_AHEAD;

@@ -9,10 +9,12 @@
 
 /* Section 22: 16 columns of nvfp4; the shares are of a step in which one, two and three of the four
  * groups of warps have a tile. Other formats are faster or slower with both kernels. Arithmetic of
- * a multiprocessor, and all Hoppers have the same. */
-#define WIDE_OF_HOPPER                                                               \
-    .wide_inputs = 32u << 20, .wide_base = 4.5, .wide_unit = 1.62, .wide_step = 1.9, \
-    .wide_share = {0, 0.5, 0.55, 0.78, 1}, .many_base = 4.2, .many_element = 31e-6
+ * a multiprocessor, and all Hoppers have the same. Section 54: prices of the kernel for five
+ * columns and more, by all divisions of 38 products with eight. */
+#define MANY_OF_HOPPER                                                                          \
+    .wide_inputs = 8u << 20, .wide_base = 5.2, .wide_unit = 1.3, .wide_step = 1.9,              \
+    .wide_share = {0, 0.5, 0.55, 0.78, 1}, .many_base = 3.2, .many_unit = 0.08, .many_step = 8, \
+    .many_pass = 90, .many_cluster = 1, .many_blocks = 30, .many_pair = {38, 30}
 
 /* An H200 (132 multiprocessors, 4.8 TB/s), CUDA 13.0. */
 static const kf_gemv_tuning h200 = {
@@ -35,9 +37,7 @@ static const kf_gemv_tuning h200 = {
     .two_blocks_plain = 70000000,
     .one_block_cols = 16384,
     .two_blocks_rings = {2, 1},
-    /* Section 7, 16 columns: two blocks help what is large. */
-    .two_blocks_many = 20000000,
-    WIDE_OF_HOPPER,
+    MANY_OF_HOPPER,
 };
 
 /* An H100 (132 multiprocessors, 3.35 TB/s), CUDA 13.0: section 26, bench/results/tuning-h100.json.
@@ -55,8 +55,7 @@ static const kf_gemv_tuning h100 = {
     .two_blocks_plain = 70000000,
     .one_block_cols = 16384,
     .two_blocks_rings = {1.4, 0.7},
-    .two_blocks_many = 20000000,
-    WIDE_OF_HOPPER,
+    MANY_OF_HOPPER,
 };
 
 #define DERIVED "derived from counts, not measured"
@@ -136,8 +135,8 @@ static const struct architecture *find(int capability)
  *           bound by a multiprocessor's instructions from 1.5 TB/s for 132 of them on, below that
  *           by memory.
  *
- * Stages of a row go by warps of a block, and prices of nine columns by instructions: both stay.
- * The second-level cache is in none of them, since weights come from memory. */
+ * Stages of a row go by warps of a block, and prices of five columns and more by instructions: both
+ * stay. The second-level cache is in none of them, since weights come from memory. */
 static kf_gemv_tuning derive(const kf_gemv_counts *c)
 {
     const double h200_gbps = 4814, h200_sms = 132, h200_shared = 227 * 1024, ring_bytes = 64 * 1024;
@@ -152,7 +151,6 @@ static kf_gemv_tuning derive(const kf_gemv_counts *c)
     t.pair_gain_heavy *= memory;
     for (size_t i = 0; i < 2; i++) t.step_bytes[i] *= steps;
     t.two_blocks_plain *= work;
-    t.two_blocks_many *= work;
     for (size_t i = 0; i < 2; i++) {
         t.two_blocks_rings[i] *= memory / work;
         t.x_bytes[i] *= room;
@@ -212,7 +210,7 @@ void kf_gemv_apply(kf_gemv_tuning *t, const kerf_gemv_tuning *by)
     t->two_blocks_rings[0] *= f[KERF_GEMV_FACTOR_BLOCKS_CHAIN_LIGHT];
     t->two_blocks_rings[1] *= f[KERF_GEMV_FACTOR_BLOCKS_CHAIN_HEAVY];
     t->one_block_cols *= f[KERF_GEMV_FACTOR_ONE_BLOCK];
-    t->two_blocks_many *= f[KERF_GEMV_FACTOR_BLOCKS_MANY];
+    for (size_t i = 0; i < 2; i++) t->many_pair[i] *= f[KERF_GEMV_FACTOR_BLOCKS_MANY];
     t->x_bytes[0] *= f[KERF_GEMV_FACTOR_FEW_LIGHT];
     t->x_bytes[1] *= f[KERF_GEMV_FACTOR_FEW_HEAVY];
     double wide = f[KERF_GEMV_FACTOR_WIDE];

@@ -30,12 +30,16 @@ typedef struct kf_gemv_tuning {
     double two_blocks_plain;    /* bytes of weights, where x is there from the start           */
     double one_block_cols;      /* in a chain with 8 bits and more: columns from which it is one */
     double two_blocks_rings[2]; /* otherwise: rings full of units for each warp, by bits         */
-    /* five columns and more */
-    double two_blocks_many; /* bytes of weights from which two blocks share a multiprocessor */
+    /* five columns and more: prices, of which a warp more in a step is 1 */
+    double many_step, many_pass; /* a step, besides its warps; another pass over the rows     */
+    double many_cluster;         /* another block in a cluster                                */
+    double many_blocks;          /* a second block on a multiprocessor: of clusters of three and
+                                    more ...                                                  */
+    double many_pair[2];         /* ... of one and two, by up to eight columns and up to 16   */
     /* nine columns and more: us of both kernels, and from which size they are compared */
     double wide_inputs; /* elements of W                                               */
     double wide_base, wide_unit, wide_step, wide_share[5];
-    double many_base, many_element; /* of 16 columns; an element of W for one multiprocessor */
+    double many_base, many_unit; /* of 16 columns; a price of 1 */
 } kf_gemv_tuning;
 
 /* What a device is. */

@@ -35,13 +35,13 @@ expect 0 hardware "$tmp/again.json" --json
 same_file "$tmp/out" "$tmp/again.json"
 
 # And a tuning, which is of a GPU and has factors of its own alone.
-tuning='"tuning": {"factors": {"blocks_plain": 0.5, "wide": 1024}, "rules": 2, "source": "a test", "date": "2026-11"},'
+tuning='"tuning": {"factors": {"blocks_plain": 0.5, "wide": 1024}, "rules": 3, "source": "a test", "date": "2026-11"},'
 "$KERF" hardware h200 --json | sed "s/^  \"facts\"/  $tuning\n&/" >"$tmp/tuned.json"
 expect 0 hardware "$tmp/tuned.json" --json
 json_is tuning.factors.blocks_plain 0.5
 json_is tuning.factors.wide 1024.0
 json_is tuning.source 'a test'
-json_is tuning.rules 2
+json_is tuning.rules 3
 cp "$tmp/out" "$tmp/again.json"
 expect 0 hardware "$tmp/again.json" --json
 same_file "$tmp/out" "$tmp/again.json"
@@ -51,7 +51,7 @@ output_says '^blocks_plain  *0.5'
 sed 's/"blocks_plain": 0.5, "wide": 1024/"few_light": 1/' "$tmp/tuned.json" >"$tmp/rules.json"
 expect 0 hardware "$tmp/rules.json"
 output_says 'rules stay as they are'
-sed 's/"rules": 2/"rules": 999/' "$tmp/tuned.json" >"$tmp/old.json"
+sed 's/"rules": 3/"rules": 999/' "$tmp/tuned.json" >"$tmp/old.json"
 expect 0 hardware "$tmp/old.json"
 output_says 'measure again'
 expect 0 predict --hardware "$tmp/tuned.json" -f nvfp4 --shape 4096x4096
@@ -65,8 +65,8 @@ s/"wide": 1024/"wide": 1025/|wide must be a number from
 s/"wide": 1024/"wide": 0/|wide must be a number from
 s/"wide": 1024/"wide": "1"/|wide must be a number from
 s/"factors": {[^}]*}/"factors": []/|factors must be an object
-s/"rules": 2/"rules": 0/|rules must be a number from
-s/"rules": 2, //|rules must be a number from
+s/"rules": 3/"rules": 0/|rules must be a number from
+s/"rules": 3, //|rules must be a number from
 s/"source": "a test", "date"/"date"/|source must be a text
 s/"kind": "gpu"/"kind": "cpu"/|only a GPU has one
 END

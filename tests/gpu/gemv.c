@@ -6,19 +6,19 @@
  *   gemv quick [MODE...] [-o FILE] [FORMAT...]   shapes with every kind of edge
  *   gemv full [MODE...] [-o FILE] [FORMAT...]    and large ones, every type with each
  *
- * MODE: cpu, pairs, fours, eights, wide, small, least, most.
+ * MODE: cpu, pairs, threes, fours .. eights, wide, small, least, most.
  *
  * Formats whose codes can be shuffled go through all of it once more with those.
  *
  * One line per format: the worst rms error and the largest error, both as shares of rms(y), over
  * weights and vectors as models have them; the largest share of its bound that any result of any
  * kind used; and a digest of all results, the same in every run. The last line counts. `cpu` runs
- * the same over the processor's kernels; with `pairs`, `fours`, `eights` so many blocks share rows
- * wherever they can, as otherwise only those of large matrices do; with `wide` nine columns and
- * more go the way that they do with large matrices; with `small` blocks have as much shared memory
- * as those of an sm_89, and no two share rows, so that GGUF's blocks have rings of one unit and
- * steps (`small pairs`: they do share); with `least` and `most` all factors of a tuning are that
- * (kerf/gemv_tune.h). Without a GPU the exit status is 77. */
+ * the same over the processor's kernels; with `pairs`, `threes`, `fours` and so on so many blocks
+ * share rows wherever they can, as otherwise only those of large matrices do; with `wide` nine
+ * columns and more go the way that they do with large matrices; with `small` blocks have as much
+ * shared memory as those of an sm_89, and no two share rows, so that GGUF's blocks have rings of
+ * one unit and steps (`small pairs`: they do share); with `least` and `most` all factors of a
+ * tuning are that (kerf/gemv_tune.h). Without a GPU the exit status is 77. */
 #include "gpu/gemv_calls.h"
 #include "gpu/gemv_launch.h"
 #include "gpu/gemv_numbers.h"
@@ -165,13 +165,15 @@ static void be_small(void)
 /* Whether a word says how plans are made. */
 static int take_mode(const char *word)
 {
-    if (strcmp(word, "pairs") == 0)
+    static const char *const teams[] = {"pairs", "threes", "fours", "fives",
+                                        "sixes", "sevens", "eights"};
+    for (unsigned i = 0; i < COUNT(teams); i++) {
+        if (strcmp(word, teams[i]) != 0) continue;
         options.pairing = KF_GEMV_PAIR_ALWAYS;
-    else if (strcmp(word, "fours") == 0)
-        options.pairing = KF_GEMV_PAIR_ALWAYS, options.team = 4;
-    else if (strcmp(word, "eights") == 0)
-        options.pairing = KF_GEMV_PAIR_ALWAYS, options.team = 8;
-    else if (strcmp(word, "wide") == 0)
+        options.team = i ? i + 2 : 0;
+        return 1;
+    }
+    if (strcmp(word, "wide") == 0)
         options.always_wide = 1;
     else if (strcmp(word, "small") == 0)
         be_small();

@@ -214,12 +214,12 @@ static void few_columns(void **state)
         {"fp8-e4m3", 4096, 4096, 2, 2, 4096 * 2, 1, 4},
         {"fp8-e4m3", 4096, 4096, 3, 1, 4096 * 4, 1, 4},     /* units take longer: one block      */
         {"fp8-e4m3", 8192, 8192, 4, 2, 4096 * 4, 1, 16},    /* 64 KiB: two pairs have half each  */
-        {"fp8-e4m3", 4096, 14336, 4, 2, 7 * 256 * 4, 1, 8}, /* 112 KiB: 33 clusters of 8 blocks  */
+        {"fp8-e4m3", 4096, 14336, 4, 2, 7 * 256 * 4, 1, 9}, /* 112 KiB: 29 clusters of 8 blocks  */
         {"nvfp4", 4096, 14336, 4, 1, 7168 * 4, 1, 7},       /* of 4 bits: a pair, 4 of 14 stages */
         {"nvfp4", 7168, 16384, 4, 1, 8192 * 4, 1, 14},      /* a pair has 7 tiles of 32 stages   */
         {"nvfp4", 7168, 16384, 2, 2, 8192 * 2, 1, 16},      /* two pairs: 4 tiles of 32 stages   */
         {"nvfp4", 8192, 16384, 4, 1, 8192 * 4, 1, 16},      /* 128 KiB: a pair has 8 tiles       */
-        {"nvfp4", 8192, 32768, 4, 2, 8 * 256 * 4, 2, 32},   /* 256 KiB: clusters of 8, twice     */
+        {"nvfp4", 8192, 32768, 4, 2, 8 * 256 * 4, 2, 36},   /* 256 KiB: clusters of 8, twice     */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         kf_gemv_outline o = outline(rows[i].format, rows[i].n, rows[i].k, rows[i].columns);
@@ -231,7 +231,8 @@ static void few_columns(void **state)
 }
 
 /* Of more columns a warp keeps 256 inputs each, a block has up to 8 warps, a cluster up to 8
- * blocks; then rows are gone over again. */
+ * blocks; then rows are gone over again. Of clusters of three and more one has no room beside
+ * another kernel's. */
 static void slices_of_inputs(void **state)
 {
     (void)state;
@@ -239,12 +240,16 @@ static void slices_of_inputs(void **state)
         unsigned n, k, columns, per_sm, resident;
         double inputs, rounds, stages;
     } rows[] = {
-        {4096, 2048, 16, 1, 2, 8 * 256 * 16, 1, 2},  /* 8 slices: a block; 256 tiles for 132   */
-        {4096, 4096, 16, 1, 2, 8 * 256 * 16, 1, 4},  /* 16 slices: 66 clusters of 2            */
-        {4096, 4096, 5, 1, 3, 8 * 256 * 5, 1, 4},    /* the same, with sums of half the size   */
-        {4096, 5120, 16, 2, 2, 5 * 256 * 16, 1, 4},  /* 20 slices: 66 clusters of 4, 21 MB     */
-        {4096, 16384, 16, 2, 2, 8 * 256 * 16, 1, 8}, /* 64 slices: 33 clusters of 8            */
-        {1024, 28672, 16, 2, 2, 7 * 256 * 16, 2, 4}, /* 112 slices: 33 clusters of 8, 2 passes */
+        {4096, 2048, 16, 1, 2, 8 * 256 * 16, 1, 2},  /* 8 slices: a block; 256 tiles for 132    */
+        {4096, 4096, 16, 1, 2, 8 * 256 * 16, 1, 4},  /* 16 slices: 66 clusters of 2             */
+        {4096, 4096, 5, 1, 3, 8 * 256 * 5, 1, 4},    /* the same, with sums of half the size    */
+        {14336, 4096, 8, 2, 2, 8 * 256 * 8, 1, 7},   /* larger: two blocks, 131 clusters        */
+        {9728, 2560, 8, 2, 2, 5 * 256 * 8, 1, 5},    /* 10 slices: two blocks have 10 warps     */
+        {4096, 5120, 16, 2, 2, 7 * 256 * 16, 1, 4},  /* 20 slices: 78 clusters of 3             */
+        {4096, 11008, 8, 2, 2, 8 * 256 * 8, 1, 7},   /* 43 slices: 38 clusters of 6             */
+        {4096, 16384, 16, 2, 2, 8 * 256 * 16, 1, 9}, /* 64 slices: 29 clusters of 8             */
+        {5120, 17408, 8, 2, 2, 7 * 256 * 8, 2, 14},  /* 68 slices: 46 clusters of 5, two passes */
+        {1024, 28672, 16, 2, 2, 7 * 256 * 16, 2, 6}, /* 112 slices: 29 clusters of 8, 2 passes  */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         kf_gemv_outline o = outline("fp8-e4m3", rows[i].n, rows[i].k, rows[i].columns);
@@ -269,9 +274,11 @@ static void wide_steps(void **state)
         {"nvfp4", 8192, 8192, 9, 16 * 256 * 9, 1, 8},        /* the same for nine                */
         {"int4-g128", 14336, 4096, 16, 8 * 256 * 16, 1, 8},  /* 14 of 16 tiles                   */
         {"nvfp4", 28672, 8192, 16, 16 * 256 * 16, 2, 28.48}, /* 28 tiles: 16, and three groups'  */
-        {"nvfp4", 8192, 8192, 8, 8 * 256 * 8, 1, 8},         /* fewer: the other kernel          */
-        {"nvfp4", 4096, 4096, 16, 8 * 256 * 16, 1, 4},       /* and small ones                   */
-        {"fp8-e4m3", 8192, 8192, 16, 8 * 256 * 16, 1, 8},    /* and 8 bits                       */
+        {"nvfp4", 8192, 8192, 8, 8 * 256 * 8, 1, 9},         /* fewer: the other kernel          */
+        {"nvfp4", 3072, 2048, 16, 8 * 256 * 16, 1, 2},       /* and small ones                   */
+        {"nvfp4", 6144, 2048, 16, 8 * 256 * 16, 1, 3},       /* and where that takes less        */
+        {"nvfp4", 4096, 11008, 16, 11 * 256 * 16, 1, 8.58},  /* 9 tiles: three groups'           */
+        {"fp8-e4m3", 8192, 8192, 16, 8 * 256 * 16, 1, 9},    /* and 8 bits                       */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         kf_gemv_outline o = outline(rows[i].format, rows[i].n, rows[i].k, rows[i].columns);

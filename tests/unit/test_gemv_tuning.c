@@ -39,9 +39,9 @@ static void h200_has_its_own_numbers(void **state)
         assert_true(t->pair_gain_plain[0] == 2.7e6 && t->pair_gain_plain[1] == 6.0e6);
         assert_true(t->pair_gain_chain[1] == 8.5e6 && t->pair_gain_chain[4] == 3.0e6);
         assert_true(t->x_bytes[0] == 112 * 1024 && t->x_bytes[1] == 32 * 1024);
-        assert_true(t->two_blocks_plain == 7e7 && t->two_blocks_many == 2e7);
+        assert_true(t->two_blocks_plain == 7e7 && t->many_pair[0] == 38);
         assert_true(t->two_blocks_rings[0] == 2 && t->two_blocks_rings[1] == 1);
-        assert_true(t->one_block_cols == 16384 && t->wide_inputs == 32 << 20);
+        assert_true(t->one_block_cols == 16384 && t->wide_inputs == 8 << 20);
     }
 }
 
@@ -77,7 +77,7 @@ static void others_follow_from_counts(void **state)
     assert_near(t->two_blocks_rings[0], 2);  /* as much for each multiprocessor */
     assert_near(t->x_bytes[0], 112 * 1024 * 35. / 163);
     assert_near(t->one_block_cols, 16384 * 35. / 163);
-    assert_near(t->wide_inputs, 0x1p24);
+    assert_near(t->wide_inputs, 0x1p22);
     /* The same multiprocessors with half the bandwidth: a ring is twice as long. */
     const kf_gemv_machine slow = kf_gemv_machine_of("sm_90", 132, 2407);
     assert_near(slow.tuning.two_blocks_rings[0], 1);
@@ -183,6 +183,8 @@ static void ends_of_factors(void **state)
     assert_int_equal(TUNED("nvfp4", 4096, 4096, 4, 1, FEW_LIGHT, most).division.is_few, 1);
     assert_int_equal(TUNED("nvfp4", 4096, 4096, 4, 1, FEW_LIGHT, least).division.is_few, 0);
     assert_int_equal(TUNED("int8", 4096, 4096, 4, 1, FEW_HEAVY, least).division.is_few, 0);
+    assert_int_equal(TUNED("nvfp4", 4096, 4096, 8, 1, BLOCKS_MANY, least).grid.per_sm, 2);
+    assert_int_equal(TUNED("nvfp4", 28672, 4096, 8, 1, BLOCKS_MANY, most).grid.per_sm, 1);
     assert_true(TUNED("nvfp4", 14336, 4096, 16, 1, WIDE, least).division.k_groups > 0);
     assert_true(TUNED("nvfp4", 28672, 8192, 16, 1, WIDE, most).division.k_groups == 0);
 #undef TUNED

@@ -39,7 +39,7 @@ def test_tuning_of_a_machine(noise: Any, tmp_path: Path) -> None:
         kerf.gemv(planes, noise[0], hardware=kerf.Hardware("h200"))
     kerf.Hardware("h200").save(tmp_path / "mine.json")
     machine = json.loads((tmp_path / "mine.json").read_text())
-    machine["tuning"] = {"factors": {"wide": 2}, "rules": 2, "source": "a test", "date": "2026-11"}
+    machine["tuning"] = {"factors": {"wide": 2}, "rules": 3, "source": "a test", "date": "2026-11"}
     (tmp_path / "mine.json").write_text(json.dumps(machine))
     y = kerf.gemv(planes, noise[0], hardware=kerf.Hardware(tmp_path / "mine.json"))
     assert np.array_equal(y, kerf.gemv(planes, noise[0]))  # the processor has nothing to tune

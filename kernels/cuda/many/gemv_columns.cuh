@@ -7,7 +7,7 @@
  * have the same to do.
  *
  * A block of up to 8 warps has up to 8 slices. What is wider is divided among the blocks of a
- * cluster (1, 2, 4 or 8), or, beyond that, taken in several passes over the rows. A cluster has a
+ * cluster, up to 8 of them, or, beyond that, taken in several passes over the rows. A cluster has a
  * run of whole tiles of 16 rows.
  *
  *   copies of the first units are started        nothing here depends on x: a kernel may do all
@@ -230,8 +230,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_columns(const __grid_constant
         ((uint32_t *)parts)[i] = ((const uint32_t *)j.part)[i];
     tile_gate gate = {found_once((uint32_t)__cvta_generic_to_shared(&gate_word))};
     if (threadIdx.x == 0) gate.init(THREADS);
-    uint32_t team = blockIdx.x >> __popc(j.division.cluster - 1),
-             rank = blockIdx.x & (j.division.cluster - 1);
+    uint32_t team = blockIdx.x / j.division.cluster, rank = blockIdx.x % j.division.cluster;
     team_span s = span_of(j, team, parts);
     uint32_t base = (uint32_t)__cvta_generic_to_shared(shared);
     sum_places sums = {base + j.division.sums_at, base + j.division.own_at,

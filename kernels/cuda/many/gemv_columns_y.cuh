@@ -90,10 +90,16 @@ struct tile_home {
     uint32_t rank, slot;
 };
 
+/* n / cluster. */
+__device__ __forceinline__ uint32_t rounds_of(const kf_gemv_job &j, uint32_t n)
+{
+    return n * j.division.cluster_part >> 16;
+}
+
 __device__ __forceinline__ tile_home home_of(const kf_gemv_job &j, uint32_t tile)
 {
-    uint32_t pair = j.swiglu ? 1 : 0, unit = tile >> pair, bits = __popc(j.division.cluster - 1);
-    return {unit & (j.division.cluster - 1), (unit >> bits << pair) + (tile & pair)};
+    uint32_t pair = j.swiglu ? 1 : 0, unit = tile >> pair, round = rounds_of(j, unit);
+    return {unit - round * j.division.cluster, (round << pair) + (tile & pair)};
 }
 
 /* Where sums are in shared memory. */
@@ -156,11 +162,11 @@ __device__ __forceinline__ void write_tiles(const kf_gemv_job &j, const team_spa
                                             uint32_t slots, const float *factors, uint32_t rank)
 {
     constexpr uint32_t GROUPS_OF_COLUMNS = 4;
-    uint32_t pair = j.swiglu ? 2 : 1, bits = __popc(j.division.cluster - 1), units = s.tiles / pair;
-    uint32_t here = (units + j.division.cluster - 1 - rank) >> bits, r = threadIdx.x % TILE;
+    uint32_t pair = j.swiglu ? 2 : 1, units = s.tiles / pair, r = threadIdx.x % TILE;
+    uint32_t here = rounds_of(j, units + j.division.cluster - 1 - rank);
 #pragma unroll 1
     for (uint32_t i = threadIdx.x / 32; i < here * GROUPS_OF_COLUMNS; i += WARPS) {
-        uint32_t at = i / GROUPS_OF_COLUMNS, tile = ((at << bits) + rank) * pair;
+        uint32_t at = i / GROUPS_OF_COLUMNS, tile = (at * j.division.cluster + rank) * pair;
         uint32_t first = i % GROUPS_OF_COLUMNS * 2 + threadIdx.x / TILE % 2;
         place p = s.at(tile);
         const kf_gemv_matrix &m = s.part[p.part];

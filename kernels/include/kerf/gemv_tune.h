@@ -31,7 +31,7 @@ extern "C" {
     X(BLOCKS_CHAIN_LIGHT, "blocks_chain_light", "rings of work from which two blocks share one") \
     X(BLOCKS_CHAIN_HEAVY, "blocks_chain_heavy", "rings of work from which two blocks share one") \
     X(ONE_BLOCK, "one_block", "columns from which they do not, 8 bits and more in a chain")      \
-    X(BLOCKS_MANY, "blocks_many", "bytes from which they do, five columns and more")             \
+    X(BLOCKS_MANY, "blocks_many", "what a second block costs there, five columns and more")      \
     X(FEW_LIGHT, "few_light", "bytes of x up to which 3 and 4 columns go as 1 and 2 do")         \
     X(FEW_HEAVY, "few_heavy", "bytes of x up to which 3 and 4 columns go as 1 and 2 do")         \
     X(WIDE, "wide", "time that the kernel for nine columns and more is thought to take")
@@ -52,7 +52,7 @@ KERF_API double kerf_gemv_try(size_t i); /* 1, 2, .5, 4, .25, MOST, LEAST; 0 pas
 #define KERF_GEMV_FACTOR_MOST 0x1p10
 
 /* Which thresholds there are to multiply: another number in a version that changes one of them. */
-#define KERF_GEMV_RULES 2
+#define KERF_GEMV_RULES 3
 
 /* All zeros: kerf's rules as they are. */
 typedef struct kerf_gemv_tuning {
