@@ -189,15 +189,19 @@ static void check_inputs(const context *x)
 {
     char name[KERF_MAX_NAME_BYTES + 64], module[KERF_MAX_NAME_BYTES + 1], text[256];
     const kf_config_rules *rules = &kf_config_table[x->of.layout - kf_layouts];
-    const char *key = NULL, *suffix = rules->input ? rules->input(x->q, &key) : NULL;
+    const char *key = NULL, *suffix = NULL;
     const kerf_weight *first = NULL;
     size_t missing = 0;
-    for (size_t i = 0; suffix && i < x->of.count; i++) {
+    for (size_t i = 0; rules->input && i < x->of.count; i++) {
         const kerf_weight *w = &x->of.weights[i];
         if (!w->codec.format || w->layout != x->of.layout || !module_of(w, module)) continue;
-        snprintf(name, sizeof name, "%s.%s", module, suffix);
+        const char *asked = rules->input(x->q, w->codec.format, &key);
+        if (!asked) continue;
+        snprintf(name, sizeof name, "%s.%s", module, asked);
         if (kerf_weights_find(x->weights, name)) continue;
-        if (missing++ == 0) first = w;
+        if (missing++ > 0) continue;
+        first = w;
+        suffix = asked;
     }
     if (missing == 0) return;
     snprintf(text, sizeof text,

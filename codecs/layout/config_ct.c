@@ -139,9 +139,12 @@ static int ct_ignored(KF_VALUE_ARGS)
     return kf_give(out, NULL);
 }
 
-const char *kf_ct_input(const json_t *q, const char **key)
+/* Of several groups the one that asks for what the format has: of NVFP4 a number to divide by. */
+const char *kf_ct_input(const json_t *q, const kerf_format *f, const char **key)
 {
-    const char *name;
+    const kerf_layout *l = &kf_layouts[KF_LAYOUT_COMPRESSED_TENSORS];
+    int is_inverse, is_vector;
+    const char *name, *own = kerf_layout_input(l, f, &is_inverse, &is_vector);
     const json_t *group, *groups = json_object_get(q, "config_groups");
     *key = "input_activations";
     json_object_foreach((json_t *)groups, name, group)
@@ -149,7 +152,8 @@ const char *kf_ct_input(const json_t *q, const char **key)
         const json_t *inputs = json_object_get(group, "input_activations");
         const json_t *dynamic = json_object_get(inputs, "dynamic");
         if (!json_is_object(inputs) || json_is_true(dynamic)) continue;
-        return json_is_string(dynamic) ? "input_global_scale" : "input_scale";
+        const char *asked = json_is_string(dynamic) ? "input_global_scale" : "input_scale";
+        if (json_object_size(groups) == 1 || (own && strcmp(own, asked) == 0)) return asked;
     }
     return NULL;
 }

@@ -124,8 +124,9 @@ static int modelopt_group_size(KF_VALUE_ARGS)
     return q->formats > 1 ? kf_leave_out(out) : kf_say_group(k, q, f, out);
 }
 
-const char *kf_modelopt_input(const json_t *q, const char **key)
+const char *kf_modelopt_input(const json_t *q, const kerf_format *f, const char **key)
 {
+    (void)f; /* in a mixture each layer has an algorithm of its own */
     const char *name = json_string_value(json_object_get(q, "quant_algo"));
     *key = "quant_algo";
     for (size_t i = 0; name && i < WITH_INPUTS; i++)

@@ -20,9 +20,9 @@ typedef struct kf_config_rules {
     kf_config_file file[KERF_COMPANIONS]; /* config.json, then the one that older loaders read */
     int mixes; /* loaders can be told of several formats in one checkpoint */
     int (*mixed)(const kerf_format *f); /* which; NULL: any */
-    /* The name of the scale that the object q wants beside each weight, for its inputs
+    /* The name of the scale that the object q wants beside each weight of a format, for its inputs
      * ("input_scale"), and the key that wants it; NULL: none. */
-    const char *(*input)(const json_t *q, const char **key);
+    const char *(*input)(const json_t *q, const kerf_format *f, const char **key);
 } kf_config_rules;
 
 extern const kf_config_rules kf_config_table[KF_LAYOUTS];
@@ -30,11 +30,11 @@ extern const kf_config_rules kf_config_table[KF_LAYOUTS];
 /* --- its parts ------------------------------------------------------------------------------ */
 
 extern const kf_config_key kf_ct_keys[];
-const char *kf_ct_input(const json_t *q, const char **key);
+const char *kf_ct_input(const json_t *q, const kerf_format *f, const char **key);
 
 extern const kf_config_key kf_modelopt_keys[], kf_modelopt_old_keys[];
 int kf_modelopt_mixed(const kerf_format *f);
-const char *kf_modelopt_input(const json_t *q, const char **key);
+const char *kf_modelopt_input(const json_t *q, const kerf_format *f, const char **key);
 
 /* 1 when modelopt has this scheme only for weights whose inputs have a scale. */
 int kf_modelopt_needs_inputs(const char *scheme);
