@@ -346,3 +346,13 @@ kerf_status kerf_calibration_amax(const kerf_calibration *c, const kerf_weight *
     *out = NAN;
     return t ? read_floats(c, t, 1, out, err) : KERF_OK;
 }
+
+static kerf_status read_largest(const void *ctx, const kerf_weight *w, float *out, kerf_error *err)
+{
+    return kerf_calibration_amax(ctx, w, out, err);
+}
+
+kerf_inputs kerf_calibration_inputs(const kerf_calibration *c)
+{
+    return (kerf_inputs){c, read_largest, kerf_checkpoint_path(c->files)};
+}

@@ -53,17 +53,20 @@ static kerf_status open_calibration(quantize_run *j, kerf_error *err)
     const char *path = args_value(j->args, "calibration");
     const uint64_t asked = j->rules.recipe ? j->rules.recipe->feedback : 0;
     const int feedback = args_has(j->args, "feedback") || asked;
-    if (feedback && !path)
-        return USAGE(err,
-                     "quantize: error feedback%s needs --calibration CAL: kerf calibrate "
-                     "--gram makes one",
-                     asked ? ", which the recipe asks for," : "");
+    const int inputs = args_has(j->args, "input-scales");
+    if ((feedback || inputs) && !path)
+        return USAGE(err, "quantize: %s needs --calibration CAL: kerf calibrate%s makes one",
+                     feedback
+                         ? asked ? "error feedback, which the recipe asks for," : "error feedback"
+                         : "--input-scales",
+                     feedback ? " --gram" : "");
     if (args_has(j->args, "again") && !feedback)
         return USAGE(err, "quantize: --again is for --feedback");
     if (!path) return KERF_OK;
     TRY(kerf_calibration_open(path, &j->calibration, err));
     TRY(kerf_calibration_check(j->calibration, j->source, err));
     if (!j->to.imatrix) j->to.imatrix = kerf_calibration_imatrix(j->calibration);
+    if (inputs) j->to.inputs = kerf_calibration_inputs(j->calibration);
     if (!feedback) return KERF_OK;
     j->to.moments = &j->moments;
     return kerf_recipe_moments(j->rules.recipe, j->calibration, args_has(j->args, "again"),
@@ -143,18 +146,18 @@ static const option options[] = {
      "another format for matching tensors; for those kept by default where GLOB matches no others "
      "('*lm_head*'); GLOB=keep keeps them (repeatable, last wins)"},
     {"recipe", 0, "FILE",
-     "formats as a recipe of kerf advise has them; what was written is measured again and must be "
-     "what the recipe promises. -f is for tensors that it does not name"},
+     "formats of a recipe of kerf advise, whose promises are measured again; -f is for the rest"},
     {"imatrix", 0, "FILE",
-     "importance of columns, for the encoders that are called imatrix: a file of llama.cpp, .gguf "
-     "or .dat, or safetensors with F32 [columns] per weight"},
+     "importance of columns, for encoders imatrix: llama.cpp's, or safetensors of F32 [columns]"},
     {"calibration", 0, "CAL", "the same from what kerf calibrate found for IN"},
     {"feedback", 0, NULL,
      "round each weight so that the error of its layer's output is small, not its own: takes the "
      "Gram matrices of --calibration, made with kerf calibrate --gram"},
     {"again", 0, NULL,
-     "with --feedback: and go over all columns again, four times at most, since then the errors of "
-     "all others are known: on the processor"},
+     "with --feedback: go over all columns again, four times at most, on the processor"},
+    {"input-scales", 0, NULL,
+     "store scales of inputs by --calibration, so that runtimes multiply in 4 or 8 bits (W4A4): of "
+     "nvfp4 and fp8-e4m3, in layouts modelopt and compressed-tensors"},
     {"dry-run", 'n', NULL, "show what would become of every tensor and write nothing"},
     {NULL, 0, NULL, NULL},
 };
@@ -171,13 +174,12 @@ const verb verb_quantize = {
         "them; --dry-run shows every decision. OUT appears only when it is whole. GLOB is a\n"
         "shell pattern over tensor names. In a layout other than kerf, layers that its loaders\n"
         "fuse share their tensor scale, and what the layout cannot store is kept. An OUT\n"
-        "named .gguf has the keys of the .gguf that IN is, or once was. A run that was killed\n"
-        "goes on with --resume: weights that are whole on disk are not written again.",
+        "named .gguf has the keys of the .gguf that IN is, or once was.",
     .examples = "  kerf quantize model/ -f nvfp4:4/6 -o model-nvfp4/\n"
                 "  kerf quantize model.safetensors -f mxfp4 --dry-run\n"
                 "  kerf quantize model/ -f int4-g128:search --tensor '*down_proj*=int8' -o out/\n"
-                "  kerf quantize model/ -f nvfp4 --keep '*layers.0.*' -o out.safetensors.zst\n"
-                "  kerf quantize model/ -f nvfp4:4/6 --layout compressed-tensors -o out/\n"
+                "  kerf quantize model/ -f nvfp4 --layout modelopt --calibration cal/ "
+                "--input-scales -o o/\n"
                 "  kerf quantize model-bf16.gguf -f nvfp4:4/6 -o model-nvfp4.gguf\n"
                 "  kerf quantize model.gguf -f q4_k:imatrix --imatrix imatrix.gguf -o q4_k.gguf\n"
                 "  kerf quantize model/ -f mxfp4 --shard-size 5GB -o out/ --resume\n"

@@ -92,14 +92,14 @@ static const struct {
              "by layer"},
     {"marlin", "is a kernel of vLLM, no format: it takes int4-g128 and fp8-e4m3 checkpoints and "
                "rearranges them when it loads"},
-    {"fp8-static", "is fp8-e4m3 with a scale of inputs for each layer, which a source must have as "
-                   "X.input_scale; fp8-e4m3-row needs none"},
-    {"fp8-default-cfg",
-     "is Model-Optimizer's fp8-e4m3 with --layout modelopt, from a source with scales of inputs "
-     "(X.input_scale); fp8-e4m3-row needs none"},
+    {"fp8-static", "is fp8-e4m3 with a scale of inputs for each layer: --layout compressed-tensors "
+                   "--calibration CAL --input-scales; fp8-e4m3-row needs none"},
+    {"fp8-default-cfg", "is Model-Optimizer's fp8-e4m3: --layout modelopt --calibration CAL "
+                        "--input-scales; fp8-e4m3-row "
+                        "needs no scales of inputs"},
     {"nvfp4-default-cfg",
-     "is Model-Optimizer's nvfp4:modelopt with --layout modelopt: W4A4 where the source has scales "
-     "of inputs (X.input_scale), W4A16 else"},
+     "is Model-Optimizer's nvfp4:modelopt with --layout modelopt: W4A4 with --calibration CAL "
+     "--input-scales, W4A16 else"},
     {"nvfp4-awq",
      "is Model-Optimizer's name for AWQ: nvfp4:modelopt with --layout modelopt has its "
      "format, without its scaling of channels"},
@@ -123,7 +123,7 @@ static const struct {
     {"w8a8", "says widths: 8-bit weights and activations. fp8-e4m3-row or int8, with --layout "
              "compressed-tensors"},
     {"w4a4", "says widths: 4-bit weights and activations. nvfp4, with --layout modelopt or "
-             "compressed-tensors"},
+             "compressed-tensors, --calibration CAL and --input-scales"},
 };
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))

@@ -179,7 +179,8 @@ static kerf_status check_inputs(const kf_configured *q, kerf_error *err)
             continue;
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                        "layout %s: loaders of scheme %s need an input scale for each layer, which "
-                       "weights alone do not give: they must be in the source as X.input_scale; "
+                       "weights alone do not give: kerf calibrate finds them for kerf quantize "
+                       "--calibration CAL --input-scales, or the source has them as X.input_scale; "
                        "fp8-e4m3-row needs none",
                        q->layout->name, s->scheme);
     }

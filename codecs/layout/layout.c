@@ -88,17 +88,23 @@ int kerf_layout_shares_scale(const kerf_layout *l, const kerf_format *f)
     return s && s->shares_second;
 }
 
-const char *kerf_layout_input(const kerf_layout *l, const kerf_format *f, int *is_inverse,
-                              int *is_vector)
+const kf_input *kf_input_find(const kerf_layout *l, const kerf_format *f)
 {
     for (size_t i = 0; i < kf_input_count; i++) {
         const kf_input *in = &kf_input_table[i];
-        if (&kf_layouts[in->layout] != l || in->format != f->id) continue;
-        *is_inverse = in->is_inverse;
-        *is_vector = in->is_vector;
-        return in->name;
+        if (&kf_layouts[in->layout] == l && in->format == f->id) return in;
     }
     return NULL;
+}
+
+const char *kerf_layout_input(const kerf_layout *l, const kerf_format *f, int *is_inverse,
+                              int *is_vector)
+{
+    const kf_input *in = kf_input_find(l, f);
+    if (!in) return NULL;
+    *is_inverse = in->is_inverse;
+    *is_vector = in->is_vector;
+    return in->name;
 }
 
 kerf_experts kerf_layout_experts(const kerf_layout *l)

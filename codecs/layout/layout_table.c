@@ -313,10 +313,10 @@ const kf_stored kf_stored_table[] = {
 };
 
 const kf_input kf_input_table[] = {
-    {KF_LAYOUT_MODELOPT,           KERF_FORMAT_NVFP4,    "input_scale",        0, 0},
-    {KF_LAYOUT_MODELOPT,           KERF_FORMAT_FP8_E4M3, "input_scale",        0, 0},
-    {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_NVFP4,    "input_global_scale", 1, 1},
-    {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_FP8_E4M3, "input_scale",        0, 1},
+    {KF_LAYOUT_MODELOPT,           KERF_FORMAT_NVFP4,    "input_scale",        0, 0, 6 * 448},
+    {KF_LAYOUT_MODELOPT,           KERF_FORMAT_FP8_E4M3, "input_scale",        0, 0, 448},
+    {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_NVFP4,    "input_global_scale", 1, 1, 6 * 448},
+    {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_FP8_E4M3, "input_scale",        0, 1, 448},
 };
 
 /* NVFP4: 0x7F is 0 to ggml and NaN elsewhere, and ggml takes no notice of a sign. MXFP4: 0xFF is

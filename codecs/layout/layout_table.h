@@ -119,6 +119,8 @@ typedef struct kf_input {
     kerf_format_id format;
     const char *name;
     int is_inverse, is_vector;
+    double largest; /* input, where the scale is 1: the largest code, times the largest scale of a
+                       block where blocks have their own */
 } kf_input;
 
 /* What a runtime's own quantizer takes where rows are no multiple of a format's blocks. */
@@ -130,6 +132,8 @@ typedef struct kf_fallback {
 extern const kf_fallback kf_fallback_table[];
 extern const size_t kf_fallback_count;
 
+/* NULL: the layout has none beside weights of the format. */
+const kf_input *kf_input_find(const kerf_layout *l, const kerf_format *f);
 extern const kf_input kf_input_table[];
 extern const size_t kf_input_count;
 

@@ -50,3 +50,16 @@ kerf_status kf_notes_unused(kf_notes *n, const kf_decisions *d, kerf_error *err)
                     codec ? codec->format->name : "these");
     return kf_notes_add(n, &t, err);
 }
+
+kerf_status kf_notes_inputs(kf_notes *n, const kf_made_inputs *m, const char *path, kerf_error *err)
+{
+    kf_text t = {0};
+    kf_text_add(&t, "%zu layer%s a scale of inputs by %.200s", m->count,
+                m->count == 1 ? " has" : "s have", path);
+    if (m->borrowed)
+        kf_text_add(&t,
+                    "; %zu of experts that no token came to: the largest input of their layer's "
+                    "counts",
+                    m->borrowed);
+    return kf_notes_add(n, &t, err);
+}

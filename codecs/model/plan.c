@@ -67,7 +67,7 @@ static kerf_status check_groups(const kerf_plan *p, kerf_error *err)
  * that was given changes nothing, and that is said. */
 static kerf_status check_importance(kerf_plan *p, kerf_error *err)
 {
-    int is_used = p->to.moments != NULL;
+    int is_used = p->to.moments || p->to.inputs.largest;
     for (size_t i = 0; i < p->decided.count; i++) {
         const kerf_decision *d = &p->decided.item[i];
         const char *format = d->codec.format ? d->codec.format->name : NULL;
@@ -149,17 +149,21 @@ static kerf_status declare_item(kerf_plan *p, const kerf_decision *d, const kerf
 static kerf_status declare_output(kerf_plan *p, kerf_error *err)
 {
     kerf_weight *weights = NULL;
-    const size_t count = p->decided.count;
+    const size_t count = p->decided.count, all = count + p->inputs.count;
     KF_TRY(kf_manifest_open(&p->manifest, &p->to, err));
-    KF_TRY(kf_allocate(&weights, count, sizeof *weights, err));
+    KF_TRY(kf_allocate(&weights, all, sizeof *weights, err));
     kerf_status s = KERF_OK;
     for (size_t i = 0; i < count && s == KERF_OK; i++) {
         weights[i] = kf_plan_weight(p, &p->decided.item[i]);
         s = declare_item(p, &p->decided.item[i], &weights[i], err);
     }
+    for (size_t i = count; i < all && s == KERF_OK; i++) {
+        weights[i] = p->inputs.item[i - count].weight;
+        s = kf_manifest_add_weight(&p->manifest, p->layout, &weights[i], err);
+    }
     if (s == KERF_OK) {
         s = kf_manifest_describe(&p->manifest, p->source->reader, p->source->path, p->layout,
-                                 weights, count, err);
+                                 weights, all, err);
     }
     free(weights);
     return s;
@@ -212,6 +216,8 @@ static kerf_status make(kerf_plan *p, const kerf_select *select, const kerf_rule
     KF_TRY(check_importance(p, err));
     KF_TRY(note_feedback(p, err));
     KF_TRY(check_blocks(p, err));
+    KF_TRY(kf_made_inputs_open(&p->inputs, &p->to.inputs, p->source->weights, &p->decided, err));
+    if (p->inputs.count) KF_TRY(kf_notes_inputs(&p->notes, &p->inputs, p->to.inputs.path, err));
     if (p->decided.quantized > 0) KF_TRY(declare_output(p, err));
     if (p->decided.quantized > 0)
         KF_TRY(kf_notes_undeclared(&p->notes, p->source->reader, &p->manifest, p->layout,
@@ -258,6 +264,7 @@ void kerf_plan_free(kerf_plan *p)
     kf_notes_free(&p->notes);
     if (p->found) kf_notes_free(p->found);
     free(p->found);
+    kf_made_inputs_close(&p->inputs);
     kf_decisions_free(&p->decided);
     kerf_checkpoint_close(p->arranged);
     free(p->path);

@@ -120,7 +120,7 @@ static void no_other_format_is_suggested(void **state)
         {"W4AFP8", "no 4-bit integers for FP8 activations", "unknown"},
         {"w4a8", "no scheme", "unknown"},
         {"NVFP4_DEFAULT_CFG", "nvfp4:modelopt with --layout modelopt", "unknown"},
-        {"FP8_DEFAULT_CFG", "X.input_scale", "unknown"},
+        {"FP8_DEFAULT_CFG", "--input-scales", "unknown"},
         {"nvfp4_awq", "without its scaling", "unknown"},
         {"MXFP4_MOE", "'*exps*=ggml-mxfp4'", "unknown"},
         {"COPY", "kerf convert IN -o OUT.gguf", "unknown"},

@@ -98,6 +98,9 @@ KERF_API KERF_CHECK kerf_status kerf_calibration_amax(const kerf_calibration *c,
                                                       const kerf_weight *w, float *out,
                                                       kerf_error *err);
 
+/* The same for a plan: kerf_output.inputs. c must outlive it. */
+KERF_API kerf_inputs kerf_calibration_inputs(const kerf_calibration *c);
+
 /* What the calibration says of each weight of `source`: malloc'd, ends in a 0 that n (may be
  * NULL) does not count, to be freed. */
 typedef enum kerf_calibration_kind {

@@ -55,6 +55,16 @@ typedef struct kerf_moments {
 /* Asks for that, and changes the number: what is written says by it which of both made it. */
 KERF_API void kerf_moments_again(kerf_moments *m);
 
+/* Where the largest inputs of layers come from, which scales of inputs beside weights are made of
+ * (kerf_layout_input): kerf_calibration_inputs has those of a calibration. */
+typedef struct kerf_inputs {
+    const void *ctx;
+    /* The largest |x| that the layer of w has met; 0: nothing came, as to an expert that no token
+     * chose; NaN: not known. NULL: there is no such source. */
+    kerf_status (*largest)(const void *ctx, const kerf_weight *w, float *out, kerf_error *err);
+    const char *path; /* a name for messages */
+} kerf_inputs;
+
 /* Writes what imatrix says of the weights of `source` as llama.cpp does: a GGUF file with sums of
  * squares and counts, under the names that llama.cpp has for them. chunks: rows of `length` tokens
  * that it was made of. KERF_E_DATA: it names none of them; KERF_E_NOSUP: weights that llama.cpp has

@@ -45,6 +45,9 @@ typedef struct kerf_output {
                                        must outlive the plan; NULL: none                         */
     const kerf_moments *moments;    /* weights that it has are rounded with error feedback: must
                                        outlive the plan; NULL: none                              */
+    kerf_inputs inputs;   /* layers get scales of their inputs where the layout has them beside the
+                             format (kerf_layout_input) and the source none; all zeros: none. What is
+                             behind ctx and path must outlive the plan                           */
     uint64_t shard_bytes; /* a folder: new files of at most this size, but no weight is split;
                              0: the files of the source                                          */
     /* Part `part` (from 1) of `parts`: of a folder, some of its files, which wait beside the path
