@@ -12,6 +12,20 @@ static kf_gemv_machine limited(const kf_gemv_machine *m, unsigned most_shared)
     return within;
 }
 
+/* By the kernel for many columns, or by that for nine and more where it takes less. */
+static int divide_more(kf_gemv_launch *l, const kf_gemv_target *on)
+{
+    const double never = 1e30;
+    kf_gemv_launch many = *l;
+    const int fits = on->tiling->has_many ? kf_gemv_divide_many(&many, on) : 0;
+    if (fits < 0) return fits;
+    const int is_free = !fits || l->task.options.always_wide;
+    const int is_wide =
+        kf_gemv_divide_wide(l, on, is_free ? never : kf_gemv_many_us(&many, on->machine));
+    if (is_wide == 0 && fits) *l = many;
+    return is_wide ? is_wide : fits;
+}
+
 int kf_gemv_divide(kf_gemv_launch *l, const kf_gemv_tiling *t, const kf_gemv_machine *m,
                    kf_gemv_count count, void *ctx)
 {
@@ -23,10 +37,8 @@ int kf_gemv_divide(kf_gemv_launch *l, const kf_gemv_tiling *t, const kf_gemv_mac
         .slices = (uint32_t)kf_div_up(l->task.cols, t->slice_codes),
     };
     l->grid = (kf_gemv_grid){.most_bytes = m->most_shared, .overlap = l->task.overlap};
-    int fits = kf_gemv_divide_few(l, &on);
-    if (fits == 0) fits = kf_gemv_divide_wide(l, &on);
-    if (fits == 0 && t->has_many) fits = kf_gemv_divide_many(l, &on);
-    return fits;
+    const int is_few = kf_gemv_divide_few(l, &on);
+    return is_few ? is_few : divide_more(l, &on);
 }
 
 /* In the kernels of slices all scales of a slice have one second-level scale, of which there is one

@@ -17,7 +17,8 @@ typedef struct kf_gemv_target {
 
 int kf_gemv_divide_few(kf_gemv_launch *l, const kf_gemv_target *on);
 int kf_gemv_divide_many(kf_gemv_launch *l, const kf_gemv_target *on);
-int kf_gemv_divide_wide(kf_gemv_launch *l, const kf_gemv_target *on);
+/* Only if that takes less than `least` us. */
+int kf_gemv_divide_wide(kf_gemv_launch *l, const kf_gemv_target *on, double least);
 
 /* Us that the kernel for many columns takes for 16 of them by a division of its own, roughly. */
 double kf_gemv_many_us(const kf_gemv_launch *l, const kf_gemv_machine *m);

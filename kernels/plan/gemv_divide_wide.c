@@ -90,15 +90,11 @@ static int are_wide(const kf_gemv_launch *l, const kf_gemv_target *on)
            (l->task.options.always_wide || (double)inputs >= m->tuning.wide_inputs);
 }
 
-int kf_gemv_divide_wide(kf_gemv_launch *l, const kf_gemv_target *on)
+int kf_gemv_divide_wide(kf_gemv_launch *l, const kf_gemv_target *on, double least)
 {
-    kf_gemv_launch best = {.division.k_groups = 0}, many = *l;
+    kf_gemv_launch best = {.division.k_groups = 0};
     kf_gemv_division *d = &l->division;
-    double least = 1e30;
     if (!are_wide(l, on)) return 0;
-    const int is_other = l->task.options.always_wide ? 0 : kf_gemv_divide_many(&many, on);
-    if (is_other < 0) return is_other;
-    if (is_other) least = kf_gemv_many_us(&many, on->machine);
     d->is_few = 0;
     d->passes = l->grid.per_sm = 1;
     for (d->cluster = 2; d->cluster <= 8; d->cluster *= 2)
