@@ -148,7 +148,7 @@ static const option options[] = {
     {"recipe", 0, "FILE",
      "formats of a recipe of kerf advise, whose promises are measured again; -f is for the rest"},
     {"imatrix", 0, "FILE",
-     "importance of columns, for encoders imatrix: llama.cpp's, or safetensors of F32 [columns]"},
+     "importance of columns, for encoders called imatrix: a file of llama.cpp, or safetensors"},
     {"calibration", 0, "CAL", "the same from what kerf calibrate found for IN"},
     {"feedback", 0, NULL,
      "round each weight so that the error of its layer's output is small, not its own: takes the "

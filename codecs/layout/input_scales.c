@@ -22,20 +22,26 @@ static const kerf_weight *layer_of(const kerf_weights *all, const char *name, si
     return w && w->codec.format ? w : NULL;
 }
 
-static kf_input_scale *make(const kerf_weight *w, size_t stem, const char *end, int is_vector)
+kerf_status kf_input_scale_make(const kerf_weight *beside, const char *tail, const char *end,
+                                int is_vector, kf_input_scale **out, kerf_error *err)
 {
+    const size_t cut = kf_has_suffix(beside->name, tail) ? strlen(tail) : 0;
+    const size_t stem = strlen(beside->name) - cut, room = stem + strlen(end) + 2;
     kf_input_scale *s = calloc(1, sizeof *s);
-    const size_t room = stem + strlen(end) + 2;
     if (s) s->name = malloc(room);
     if (!s || !s->name) {
         free(s);
-        return NULL;
+        return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for a scale of inputs");
     }
-    snprintf(s->name, room, "%.*s.%s", (int)stem, w->name, end);
-    s->tensor = *w->plane[0];
+    snprintf(s->name, room, "%.*s.%s", (int)stem, beside->name, end);
+    s->tensor = *beside->plane[0];
     s->tensor.name = s->name;
+    s->tensor.dtype = KERF_F32;
+    s->tensor.bytes = sizeof(float);
+    s->tensor.block_type = NULL;
     s->tensor.shape = (kerf_shape){is_vector != 0, {1}};
-    return s;
+    *out = s;
+    return KERF_OK;
 }
 
 kerf_status kf_input_scale_open(const kerf_weights *all, const kerf_layout *l, const kerf_weight *w,
@@ -53,8 +59,7 @@ kerf_status kf_input_scale_open(const kerf_weights *all, const kerf_layout *l, c
         const char *end =
             layer ? kerf_layout_input(l, layer->codec.format, &to_inverse, &is_vector) : NULL;
         if (!end) return KERF_OK;
-        *out = make(w, strlen(w->name) - cut, end, is_vector);
-        if (!*out) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for a scale of inputs");
+        KF_TRY(kf_input_scale_make(w, names[i].end, end, is_vector, out, err));
         (*out)->is_inverse = names[i].is_inverse;
         (*out)->to_inverse = to_inverse;
     }

@@ -13,6 +13,10 @@ typedef struct kf_input_scale {
     int to_inverse;     /* ... and the output does                      */
 } kf_input_scale;
 
+/* A new one, of one F32, in the file of `beside`; named as that is, with .`end` for `tail`. */
+kerf_status kf_input_scale_make(const kerf_weight *beside, const char *tail, const char *end,
+                                int is_vector, kf_input_scale **out, kerf_error *err);
+
 /* What the input scale w becomes beside the weights of layout l; *out is NULL when w is none, or
  * the layout reads none beside such weights. */
 kerf_status kf_input_scale_open(const kerf_weights *all, const kerf_layout *l, const kerf_weight *w,

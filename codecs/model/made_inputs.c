@@ -2,9 +2,7 @@
 #include "model/made_inputs.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/base.h"
 #include "layout/layout_table.h"
@@ -26,11 +24,14 @@ static const kf_input *input_of(const making *m, size_t i)
     return kf_input_find(m->decided->layout, d->codec.format);
 }
 
-static kerf_status read_largest(const making *m, kerf_error *err)
+/* *layers: how many get a scale. */
+static kerf_status read_largest(const making *m, size_t *layers, kerf_error *err)
 {
+    *layers = 0;
     for (size_t i = 0; i < m->decided->count; i++) {
         const kerf_weight *w = m->decided->item[i].weight;
         if (!input_of(m, i)) continue;
+        ++*layers;
         KF_TRY(m->from->largest(m->from->ctx, w, &m->largest[i], err));
         if (!isnan(m->largest[i])) continue;
         return kf_fail(
@@ -68,71 +69,67 @@ static float largest_of_experts(const making *m, size_t i)
     return largest;
 }
 
-/* "X.weight" has "X.input_scale". */
-static char *name_of(const kerf_weight *w, const char *end)
+/* Whether the output has a tensor of this name from its source. A scale that went with what is
+ * decoded now does not: it was of other codes. */
+static int is_brought(const making *m, const char *name)
 {
-    const size_t cut = kf_has_suffix(w->name, ".weight") ? strlen(".weight") : 0;
-    const size_t stem = strlen(w->name) - cut, room = stem + strlen(end) + 2;
-    char *name = malloc(room);
-    if (name) snprintf(name, room, "%.*s.%s", (int)stem, w->name, end);
-    return name;
+    const kerf_weight *there = kerf_weights_find(m->all, name);
+    return there && !m->decided->item[there - m->decided->item[0].weight].dropped;
 }
 
-static kerf_status add(const making *m, size_t i, const kf_input *in, float largest,
-                       kerf_error *err)
+static kerf_status add(const making *m, size_t i, const kf_input *in, float value, kerf_error *err)
 {
-    const kerf_weight *w = m->decided->item[i].weight;
-    kf_made_input *made = &m->out->item[m->out->count];
-    made->name = name_of(w, in->name);
-    if (!made->name)
-        return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for a scale of inputs");
-    if (kerf_weights_find(m->all, made->name)) { /* the source brings it along */
-        free(made->name);
-        made->name = NULL;
+    kf_input_scale *scale;
+    KF_TRY(kf_input_scale_make(m->decided->item[i].weight, ".weight", in->name, in->is_vector,
+                               &scale, err));
+    if (is_brought(m, scale->name)) {
+        kf_input_scale_close(scale);
         return KERF_OK;
     }
+    m->out->item[m->out->count++] = (kf_made_input){.weight = {.name = scale->name,
+                                                               .shape = scale->tensor.shape,
+                                                               .dtype = KERF_F32,
+                                                               .plane = {&scale->tensor}},
+                                                    .scale = scale,
+                                                    .value = value};
+    return KERF_OK;
+}
+
+static kerf_status make_one(const making *m, size_t i, const kf_input *in, kerf_error *err)
+{
+    const kerf_weight *w = m->decided->item[i].weight;
+    const size_t before = m->out->count;
+    float largest = largest_of_group(m, i);
+    const int is_borrowed = largest == 0;
+    if (is_borrowed) largest = largest_of_experts(m, i);
     const float scale = (float)((double)largest / in->largest);
-    made->value = in->is_inverse ? kerf_inverse_of(scale) : scale;
-    made->tensor = *w->plane[0]; /* in the file of its weight */
-    made->tensor.name = made->name;
-    made->tensor.dtype = KERF_F32;
-    made->tensor.shape = (kerf_shape){in->is_vector != 0, {1}};
-    made->tensor.bytes = sizeof made->value;
-    made->tensor.block_type = NULL;
-    made->weight = (kerf_weight){.name = made->name,
-                                 .shape = made->tensor.shape,
-                                 .dtype = KERF_F32,
-                                 .plane = {&made->tensor}};
-    m->out->count++;
+    const float value = in->is_inverse ? kerf_inverse_of(scale) : scale;
+    if (!(scale > 0 && isfinite(scale) && isfinite(value)))
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "%.150s: the largest input of %.150s is %g, which makes no scale: calibrate "
+                       "with another text, or --keep '%.150s'",
+                       m->from->path, w->name, (double)largest, w->name);
+    KF_TRY(add(m, i, in, value, err));
+    if (is_borrowed) m->out->borrowed += m->out->count - before;
     return KERF_OK;
 }
 
 static kerf_status make(const making *m, kerf_error *err)
 {
-    size_t layers = 0;
-    KF_TRY(read_largest(m, err));
+    size_t layers;
+    KF_TRY(read_largest(m, &layers, err));
+    if (layers == 0)
+        return kf_fail(
+            err, KERF_E_ARG, KF_NOWHERE,
+            "layout %s stores no scales of inputs beside these weights: layouts modelopt and "
+            "compressed-tensors do beside nvfp4 and fp8-e4m3",
+            m->decided->layout->name);
+    KF_TRY(kf_allocate(&m->out->item, layers, sizeof *m->out->item, err));
     for (size_t i = 0; i < m->decided->count; i++) {
         const kf_input *in = input_of(m, i);
-        if (!in) continue;
-        float largest = largest_of_group(m, i);
-        const int is_borrowed = largest == 0;
-        if (is_borrowed) largest = largest_of_experts(m, i);
-        if (!(largest > 0))
-            return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
-                           "%.150s: all inputs of %.150s were 0: calibrate with another text, or "
-                           "--keep '%.150s'",
-                           m->from->path, m->decided->item[i].weight->name,
-                           m->decided->item[i].weight->name);
-        KF_TRY(add(m, i, in, largest, err));
-        m->out->borrowed += (size_t)is_borrowed;
-        layers++;
+        if (in) KF_TRY(make_one(m, i, in, err));
     }
-    if (layers) return KERF_OK;
-    return kf_fail(
-        err, KERF_E_ARG, KF_NOWHERE,
-        "layout %s stores no scales of inputs beside these weights: layouts modelopt and "
-        "compressed-tensors do beside nvfp4 and fp8-e4m3",
-        m->decided->layout->name);
+    return KERF_OK;
 }
 
 kerf_status kf_made_inputs_open(kf_made_inputs *out, const kerf_inputs *from,
@@ -141,9 +138,8 @@ kerf_status kf_made_inputs_open(kf_made_inputs *out, const kerf_inputs *from,
     making m = {.from = from, .all = all, .decided = d, .out = out};
     *out = (kf_made_inputs){NULL, 0, 0};
     if (!from->largest || d->quantized == 0) return KERF_OK;
-    KF_TRY(kf_allocate(&out->item, d->count, sizeof *out->item, err));
-    kerf_status s = kf_allocate(&m.largest, d->count, sizeof *m.largest, err);
-    if (s == KERF_OK) s = make(&m, err);
+    KF_TRY(kf_allocate(&m.largest, d->count, sizeof *m.largest, err));
+    const kerf_status s = make(&m, err);
     free(m.largest);
     if (s != KERF_OK) kf_made_inputs_close(out);
     return s;
@@ -151,7 +147,7 @@ kerf_status kf_made_inputs_open(kf_made_inputs *out, const kerf_inputs *from,
 
 void kf_made_inputs_close(kf_made_inputs *m)
 {
-    for (size_t i = 0; i < m->count; i++) free(m->item[i].name);
+    for (size_t i = 0; i < m->count; i++) kf_input_scale_close(m->item[i].scale);
     free(m->item);
     *m = (kf_made_inputs){NULL, 0, 0};
 }

@@ -91,6 +91,32 @@ for i in 1 2; do expect 0 quantize "$model" "${mix[@]}" --shard-size 1MB -o "$tm
 expect 0 merge "$tmp/parts"
 check "parts are the whole" diff -r "$tmp/shards" "$tmp/parts"
 
+# --- a source with scales of its own -------------------------------------------------------------
+
+# As AutoFP8 has it: FP8 that is decoded on the way in. Its scales of inputs were made for other codes.
+expect 0 quantize "$model" -f fp8-e4m3 --layout modelopt --calibration "$cal" --input-scales -o "$tmp/of-fp8"
+mkdir "$tmp/auto"
+python3 - "$tmp/of-fp8" "$tmp/auto" <<'END'
+import json, struct, sys
+data = open(sys.argv[1] + "/model.safetensors", "rb").read()
+n, = struct.unpack_from("<Q", data)
+header = json.loads(data[8:8 + n])
+header.pop("__metadata__")
+text = json.dumps(header).encode()
+text += b" " * (-len(text) % 8)
+with open(sys.argv[2] + "/model.safetensors", "wb") as f:
+    f.write(struct.pack("<Q", len(text)) + text + data[8 + n:])
+config = json.load(open(sys.argv[1] + "/config.json"))
+config["quantization_config"] = {"quant_method": "fp8", "activation_scheme": "static"}
+json.dump(config, open(sys.argv[2] + "/config.json", "w"))
+END
+expect 0 calibrate "$tmp/auto" --tokens "$model/eval.u16" --length 32 --rows 0:4 --alpha-by none -o "$tmp/auto-cal" --json
+cp "$tmp/out" "$tmp/cal.json"
+expect 0 quantize "$tmp/auto" -f nvfp4 --layout modelopt --calibration "$tmp/auto-cal" --input-scales -o "$tmp/from-fp8"
+check "W4A4 from static FP8" test "$(config "$tmp/from-fp8" $q.quant_algo)" = NVFP4
+check "with scales for NVFP4" near "$(scale "$tmp/from-fp8" $layer.input_scale)" \
+    "$(awk -v a="$(largest $layer.weight)" 'BEGIN { printf "%.9g", a / 2688 }')"
+
 # --- refusals ------------------------------------------------------------------------------------
 
 expect 2 quantize "$model" -f nvfp4 --layout modelopt --input-scales -o "$tmp/x"

@@ -91,6 +91,8 @@ SCENARIOS = [
              writes='r.json', gate=True, keeps='c.json'),
     Scenario('advise for a machine', 'advise in/model --budget 5bits -f nvfp4,int8 -j 1 --hardware h200 --json'),
     Scenario('advise from a calibration', 'advise in/tiny --calibration in/cal --budget 6bits -f nvfp4,int8 -j 1 --json'),
+    Scenario('scales of inputs', 'quantize in/tiny -f nvfp4 --layout modelopt --calibration in/cal --input-scales -j 1 -o o',
+             writes='o', gate=True),
     Scenario('score from a calibration', 'score in/tiny -f nvfp4 --calibration in/cal -j 1 --json'),
     Scenario('calibrate', 'calibrate' + TOKENS + '--alpha 2 -j 1 -o o', writes='o'),
     Scenario('calibrate, all it can', 'calibrate' + TOKENS + '--alpha-by loss --alpha 2 --gram --imatrix-gguf i.gguf '

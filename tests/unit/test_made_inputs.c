@@ -125,7 +125,7 @@ static void test_refusals(void **state)
     kerf_error err;
     assert_int_equal(plan(c, none, NULL, &p, &err), KERF_E_ARG);
     assert_non_null(
-        strstr(err.text, "all inputs of model.layers.0.mlp.experts.0.down_proj.weight were 0"));
+        strstr(err.text, "the largest input of model.layers.0.mlp.experts.0.down_proj.weight is 0"));
     assert_int_equal(plan(c, unknown, NULL, &p, &err), KERF_E_ARG);
     assert_non_null(
         strstr(err.text, "does not know the inputs of model.layers.0.mlp.experts.1.down_proj"));
