@@ -199,18 +199,3 @@ kerf_status kerf_recipe_check(const kerf_recipe *r, const kerf_rule *further, si
     kerf_weights_close(weights);
     return s;
 }
-
-kerf_status kerf_recipe_moments(const kerf_recipe *r, const kerf_calibration *c, int again,
-                                kerf_moments *out, kerf_error *err)
-{
-    const uint64_t asked = r ? r->feedback : 0;
-    KF_TRY(kerf_calibration_moments(c, out, err));
-    kerf_moments other = *out;
-    kerf_moments_again(&other);
-    if (again || asked == other.contents) *out = other;
-    if (!asked || asked == out->contents) return KERF_OK;
-    return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
-                   "%.200s: the recipe was made with calibration %016llx, and this is %016llx: "
-                   "kerf advise --calibration makes a new one",
-                   out->path, (unsigned long long)asked, (unsigned long long)out->contents);
-}

@@ -141,8 +141,7 @@ static kerf_status add_slot(kf_book *b, size_t i, uint64_t layer, int gram, kerf
     return KERF_OK;
 }
 
-/* "model.layers.3" of "model.layers.3.mlp.up_proj.weight". */
-static int layer_bytes(const char *name)
+int kf_layer_bytes(const char *name)
 {
     const size_t at = strcspn(name, "0123456789");
     return (int)(at + strspn(name + at, "0123456789"));
@@ -155,8 +154,8 @@ static kerf_status list_entries(kf_book *b, int gram, int alpha, kerf_error *err
         kf_leaf *leaf = &b->leaf[layer];
         const char *name = b->slot[leaf->slot].weight->name;
         leaf->entry = b->entries;
-        KF_TRY(add_entry(b, name, layer_bytes(name), ".k_amax", one, layer, NULL, err));
-        KF_TRY(add_entry(b, name, layer_bytes(name), ".v_amax", one, layer, NULL, err));
+        KF_TRY(add_entry(b, name, kf_layer_bytes(name), ".k_amax", one, layer, NULL, err));
+        KF_TRY(add_entry(b, name, kf_layer_bytes(name), ".v_amax", one, layer, NULL, err));
         for (size_t i = leaf->slot; i < leaf[1].slot; i++) KF_TRY(add_slot(b, i, layer, gram, err));
         leaf->alpha = b->entries;
         for (size_t g = leaf->group; alpha && g < leaf[1].group; g++)

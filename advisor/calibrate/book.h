@@ -37,6 +37,10 @@ kerf_status kf_book_open(kf_book *b, const kerf_checkpoint *source, uint64_t lay
                          const kerf_calibrate_request *r, kerf_error *err);
 void kf_book_close(kf_book *b); /* all zeros are fine */
 
+/* How many bytes of a weight's name say the layer: "model.layers.3" of
+ * "model.layers.3.mlp.up_proj.weight". */
+int kf_layer_bytes(const char *name);
+
 /* The slot of a weight in one layer; NULL: it is not calibrated. */
 kf_slot *kf_book_find(const kf_book *b, uint64_t layer, const char *name);
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "calibrate/book.h"
 #include "file/json/json_read.h"
 
 struct kerf_calibration {
@@ -355,4 +356,23 @@ static kerf_status read_largest(const void *ctx, const kerf_weight *w, float *ou
 kerf_inputs kerf_calibration_inputs(const kerf_calibration *c)
 {
     return (kerf_inputs){c, read_largest, kerf_checkpoint_path(c->files)};
+}
+
+static kerf_status read_cached(const void *ctx, const kerf_weight *w, float *out, kerf_error *err)
+{
+    static const char *const parts[] = {".k_amax", ".v_amax"};
+    const kerf_calibration *c = ctx;
+    char layer[KERF_MAX_NAME_BYTES + 1];
+    snprintf(layer, sizeof layer, "%.*s", kf_layer_bytes(w->name), w->name);
+    for (int i = 0; i < 2; i++) {
+        const kerf_tensor *t = find_part(c, layer, parts[i]);
+        out[i] = NAN;
+        if (t) KF_TRY(read_floats(c, t, 1, &out[i], err));
+    }
+    return KERF_OK;
+}
+
+kerf_cached kerf_calibration_cached(const kerf_calibration *c)
+{
+    return (kerf_cached){c, read_cached, kerf_checkpoint_path(c->files)};
 }

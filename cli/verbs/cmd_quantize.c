@@ -2,6 +2,7 @@
 #include <kerf/quantize.h>
 
 #include "options.h"
+#include "options_products.h"
 #include "output.h"
 #include "progress.h"
 #include "terminal.h"
@@ -47,30 +48,17 @@ static kerf_status write_output(quantize_run *j, kerf_error *err)
     return s;
 }
 
-/* --calibration, and what it is for: --feedback, or a recipe that was made with it. */
 static kerf_status open_calibration(quantize_run *j, kerf_error *err)
 {
-    const char *path = args_value(j->args, "calibration");
-    const uint64_t asked = j->rules.recipe ? j->rules.recipe->feedback : 0;
-    const int feedback = args_has(j->args, "feedback") || asked;
-    const int inputs = args_has(j->args, "input-scales");
-    if ((feedback || inputs) && !path)
-        return USAGE(err, "quantize: %s needs --calibration CAL: kerf calibrate%s makes one",
-                     feedback
-                         ? asked ? "error feedback, which the recipe asks for," : "error feedback"
-                         : "--input-scales",
-                     feedback ? " --gram" : "");
-    if (args_has(j->args, "again") && !feedback)
-        return USAGE(err, "quantize: --again is for --feedback");
-    if (!path) return KERF_OK;
-    TRY(kerf_calibration_open(path, &j->calibration, err));
-    TRY(kerf_calibration_check(j->calibration, j->source, err));
-    if (!j->to.imatrix) j->to.imatrix = kerf_calibration_imatrix(j->calibration);
-    if (inputs) j->to.inputs = kerf_calibration_inputs(j->calibration);
-    if (!feedback) return KERF_OK;
-    j->to.moments = &j->moments;
-    return kerf_recipe_moments(j->rules.recipe, j->calibration, args_has(j->args, "again"),
-                               &j->moments, err);
+    const args *a = j->args;
+    kerf_calibrated what = {.feedback = args_has(a, "feedback"),
+                            .again = args_has(a, "again"),
+                            .input_scales = args_has(a, "input-scales")};
+    TRY(option_format(a, "kv", &what.kv, err));
+    if (args_has(a, "calibration"))
+        TRY(kerf_calibration_open(args_value(a, "calibration"), &j->calibration, err));
+    return kerf_output_calibrate(&j->to, &what, j->rules.recipe, j->calibration, j->source,
+                                 &j->moments, err);
 }
 
 static kerf_status quantize(quantize_run *j, kerf_error *err)
@@ -158,6 +146,8 @@ static const option options[] = {
     {"input-scales", 0, NULL,
      "store scales of inputs by --calibration, so that runtimes multiply in 4 or 8 bits (W4A4): of "
      "nvfp4 and fp8-e4m3, in layouts modelopt and compressed-tensors"},
+    {"kv", 0, "FORMAT",
+     "fp8-e4m3: the KV cache is in it, with scales by --calibration; in the same layouts"},
     {"dry-run", 'n', NULL, "show what would become of every tensor and write nothing"},
     {NULL, 0, NULL, NULL},
 };
@@ -180,6 +170,8 @@ const verb verb_quantize = {
                 "  kerf quantize model/ -f int4-g128:search --tensor '*down_proj*=int8' -o out/\n"
                 "  kerf quantize model/ -f nvfp4 --layout modelopt --calibration cal/ "
                 "--input-scales -o o/\n"
+                "  kerf quantize model/ -f nvfp4 --layout modelopt --calibration cal/ "
+                "--kv fp8-e4m3 -o o/\n"
                 "  kerf quantize model-bf16.gguf -f nvfp4:4/6 -o model-nvfp4.gguf\n"
                 "  kerf quantize model.gguf -f q4_k:imatrix --imatrix imatrix.gguf -o q4_k.gguf\n"
                 "  kerf quantize model/ -f mxfp4 --shard-size 5GB -o out/ --resume\n"

@@ -7,6 +7,7 @@
  * take either name for both (maybe_remap_kv_scale_name). */
 #include "layout/config_cache.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -31,11 +32,48 @@ static int is_scale(const char *name)
            kf_has_suffix(name, ".q_scale"); /* of queries, which meet the keys */
 }
 
+/* A loader finds the scales of an attention under its own name, beside the weight that makes keys.
+ */
+const char *kf_cache_tail(const char *weight)
+{
+    static const char *const tails[] = {".k_proj.weight", ".qkv_proj.weight"};
+    for (size_t i = 0; i < sizeof tails / sizeof *tails; i++)
+        if (kf_has_suffix(weight, tails[i])) return tails[i];
+    return NULL;
+}
+
+const kerf_tensor *kf_cache_scale_find(const kerf_reader *r, const char *weight, int which)
+{
+    static const char *const ends[2][3] = {{"k_scale", "k_proj.k_scale", "k_proj.output_scale"},
+                                           {"v_scale", "v_proj.v_scale", "v_proj.output_scale"}};
+    const char *tail = kf_cache_tail(weight);
+    const kerf_tensor *t = NULL;
+    for (int i = 0; i < 3 && tail && !t; i++) {
+        char name[KERF_MAX_NAME_BYTES + 32];
+        snprintf(name, sizeof name, "%.*s.%s", (int)(strlen(weight) - strlen(tail)), weight,
+                 ends[which][i]);
+        t = kerf_reader_find(r, name);
+    }
+    return t;
+}
+
+const char *kf_cache_scale_end(const kerf_layout *l, int which, int *is_vector)
+{
+    *is_vector = is_ct(l);
+    if (is_ct(l)) return which ? "v_scale" : "k_scale";
+    return is_modelopt(l) ? which ? "v_proj.v_scale" : "k_proj.k_scale" : NULL;
+}
+
 /* What compressed-tensors called them at first; no other loader knows these names. */
 static int is_older_scale(const char *name)
 {
     return kf_has_suffix(name, ".k_proj.output_scale") ||
            kf_has_suffix(name, ".v_proj.output_scale");
+}
+
+int kf_is_cache_scale(const char *name)
+{
+    return is_scale(name) || is_older_scale(name);
 }
 
 static size_t count_source(const kerf_reader *r, int (*is)(const char *name))
@@ -52,6 +90,15 @@ static int are_left_out(const kerf_reader *r, const kerf_weight *weights, size_t
     for (size_t i = 0; i < count; i++)
         if (is_scale(weights[i].name) || is_older_scale(weights[i].name)) return 0;
     return 1;
+}
+
+static int are_made(const kerf_reader *r, const kerf_weight *weights, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (is_scale(weights[i].name) &&
+            kerf_reader_find(r, weights[i].plane[0]->name) != weights[i].plane[0])
+            return 1;
+    return 0;
 }
 
 int kf_cache_keeps(const kf_cache *c, const kerf_layout *to, const char *name)
@@ -92,9 +139,49 @@ static json_t *member(const json_t *object, const char *key)
     return json_is_object(value) || json_is_string(value) ? value : NULL;
 }
 
+/* What files say of a cache: `named` in hf_quant_config.json. */
+typedef struct words {
+    json_t *config, *older; /* owned */
+    json_t *said, *named;   /* in these; NULL: nothing */
+} words;
+
+static void close_words(words *w)
+{
+    json_decref(w->config);
+    json_decref(w->older);
+}
+
+static kerf_status read_words(const kerf_reader *r, const kerf_layout *from, words *w,
+                              kerf_error *err)
+{
+    KF_TRY(kf_config_load_sound(r, "config.json", &w->config, err));
+    if (is_modelopt(from)) KF_TRY(kf_config_load_sound(r, "hf_quant_config.json", &w->older, err));
+    const json_t *q = kf_config_quantization(w->config, NULL);
+    w->named = member(json_object_get(w->older, "quantization"), "kv_cache_quant_algo");
+    w->said = member(q, "kv_cache_scheme");
+    if (!w->said) w->said = member(q, "kv_cache_quant_algo");
+    if (!w->said) w->said = w->named;
+    return KERF_OK;
+}
+
+kerf_status kf_cache_is_fp8(const kerf_reader *r, int *out, kerf_error *err)
+{
+    const kerf_layout *from;
+    words w = {0};
+    *out = 0;
+    if (!kerf_reader_is_folder(r)) return KERF_OK;
+    KF_TRY(kerf_layout_configured(r, &from, err));
+    if (!is_ct(from) && !is_modelopt(from)) return KERF_OK;
+    const kerf_status s = read_words(r, from, &w, err);
+    *out = s == KERF_OK && w.said && is_fp8(w.said);
+    close_words(&w);
+    return s;
+}
+
+/* said NULL: an FP8 cache, which nothing was said of. */
 static int say_to_ct(kf_cache *c, json_t *said)
 {
-    if (is_ct(c->from))
+    if (said && is_ct(c->from))
         c->scheme = json_deep_copy(said);
     else
         c->scheme = json_pack("{s:i, s:s, s:b, s:s, s:b}", "num_bits", 8, "type", "float",
@@ -105,8 +192,8 @@ static int say_to_ct(kf_cache *c, json_t *said)
 /* `named`: what the source's hf_quant_config.json says. Theirs stays as it is where it is one. */
 static int say_to_modelopt(kf_cache *c, json_t *said, json_t *named)
 {
-    const char *name = algorithm_of(said);
-    if (is_modelopt(c->from) && (json_is_object(said) || !is_fp8(said)))
+    const char *name = said ? algorithm_of(said) : "FP8";
+    if (said && is_modelopt(c->from) && (json_is_object(said) || !is_fp8(said)))
         c->scheme = json_deep_copy(said);
     else
         c->scheme = json_pack("{s:b, s:i, s:s}", "dynamic", 0, "num_bits", 8, "type", "float");
@@ -126,28 +213,29 @@ static int say(kf_cache *c, const kerf_reader *r, const kerf_layout *to, json_t 
     return is_modelopt(to) ? say_to_modelopt(c, said, named) : 1;
 }
 
+static kerf_status say_made(kf_cache *c, const kerf_layout *to, kerf_error *err)
+{
+    const int said = is_ct(to) ? say_to_ct(c, NULL) : say_to_modelopt(c, NULL, NULL);
+    if (said) return KERF_OK;
+    kf_cache_close(c);
+    return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for kv_cache_scheme");
+}
+
 kerf_status kf_cache_open(const kerf_reader *r, const kerf_layout *to, const kerf_weight *weights,
                           size_t count, kf_cache *out, kerf_error *err)
 {
-    json_t *config = NULL, *older = NULL;
+    words w = {0};
     *out = (kf_cache){0};
     if (!kerf_reader_is_folder(r)) return KERF_OK;
+    if (are_made(r, weights, count)) return say_made(out, to, err);
     KF_TRY(kerf_layout_configured(r, &out->from, err));
     if ((!is_ct(out->from) && !is_modelopt(out->from)) || are_left_out(r, weights, count))
         return KERF_OK;
-    kerf_status s = kf_config_load_sound(r, "config.json", &config, err);
-    if (s == KERF_OK && is_modelopt(out->from))
-        s = kf_config_load_sound(r, "hf_quant_config.json", &older, err);
-    const json_t *q = kf_config_quantization(config, NULL);
-    json_t *named = member(json_object_get(older, "quantization"), "kv_cache_quant_algo");
-    json_t *said = member(q, "kv_cache_scheme");
-    if (!said) said = member(q, "kv_cache_quant_algo");
-    if (!said) said = named;
-    out->is_there = said != NULL;
-    if (s == KERF_OK && said && !say(out, r, to, said, named))
+    kerf_status s = read_words(r, out->from, &w, err);
+    out->is_there = w.said != NULL;
+    if (s == KERF_OK && w.said && !say(out, r, to, w.said, w.named))
         s = kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for kv_cache_scheme");
-    json_decref(config);
-    json_decref(older);
+    close_words(&w);
     if (s != KERF_OK) kf_cache_close(out);
     return s;
 }

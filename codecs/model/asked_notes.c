@@ -51,15 +51,28 @@ kerf_status kf_notes_unused(kf_notes *n, const kf_decisions *d, kerf_error *err)
     return kf_notes_add(n, &t, err);
 }
 
-kerf_status kf_notes_inputs(kf_notes *n, const kf_made_inputs *m, const char *path, kerf_error *err)
+static kerf_status note_inputs(kf_notes *n, const kf_made_scales *m, const char *path,
+                               kerf_error *err)
 {
     kf_text t = {0};
-    kf_text_add(&t, "%zu layer%s a scale of inputs by %.200s", m->count,
-                m->count == 1 ? " has" : "s have", path);
+    kf_text_add(&t, "%zu layer%s a scale of inputs by %.200s", m->inputs,
+                m->inputs == 1 ? " has" : "s have", path);
     if (m->borrowed)
         kf_text_add(&t,
                     "; %zu of experts that no token came to: the largest input of their layer's "
                     "counts",
                     m->borrowed);
+    return kf_notes_add(n, &t, err);
+}
+
+kerf_status kf_notes_made(kf_notes *n, const kf_made_scales *m, const kerf_output *to,
+                          kerf_error *err)
+{
+    const size_t layers = (m->count - m->inputs) / 2;
+    kf_text t = {0};
+    if (m->inputs) KF_TRY(note_inputs(n, m, to->inputs.path, err));
+    if (layers == 0) return KERF_OK;
+    kf_text_add(&t, "the KV cache is fp8-e4m3: %zu layer%s scales of keys and values by %.200s",
+                layers, layers == 1 ? " has" : "s have", to->cached.path);
     return kf_notes_add(n, &t, err);
 }

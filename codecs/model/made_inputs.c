@@ -1,5 +1,5 @@
 /* made_inputs.c - from the largest input of a layer to the number that its layout stores. */
-#include "model/made_inputs.h"
+#include "model/made_scales.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,11 +8,10 @@
 #include "layout/layout_table.h"
 
 typedef struct making {
-    const kerf_inputs *from;
-    const kerf_weights *all;
+    const kf_making *to;
     const kf_decisions *decided;
+    const kerf_inputs *from;
     float *largest; /* of each decision whose layer gets a scale */
-    kf_made_inputs *out;
 } making;
 
 /* What the layout stores beside the weight of a decision; NULL: nothing. An embedding has indices
@@ -46,7 +45,7 @@ static kerf_status read_largest(const making *m, size_t *layers, kerf_error *err
 static float largest_of_group(const making *m, size_t i)
 {
     const kerf_weight *member[KERF_FUSED_MOST], *first = m->decided->item[0].weight;
-    const size_t n = kerf_fused_group(m->all, m->decided->item[i].weight, member);
+    const size_t n = kerf_fused_group(m->to->all, m->decided->item[i].weight, member);
     float largest = m->largest[i];
     for (size_t k = 0; k < n; k++) {
         const size_t other = (size_t)(member[k] - first);
@@ -69,48 +68,35 @@ static float largest_of_experts(const making *m, size_t i)
     return largest;
 }
 
-/* Whether the output has a tensor of this name from its source. A scale that went with what is
- * decoded now does not: it was of other codes. */
-static int is_brought(const making *m, const char *name)
-{
-    const kerf_weight *there = kerf_weights_find(m->all, name);
-    return there && !m->decided->item[there - m->decided->item[0].weight].dropped;
-}
-
 static kerf_status add(const making *m, size_t i, const kf_input *in, float value, kerf_error *err)
 {
+    kf_made_scales *out = m->to->out;
     kf_input_scale *scale;
     KF_TRY(kf_input_scale_make(m->decided->item[i].weight, ".weight", in->name, in->is_vector,
                                &scale, err));
-    if (is_brought(m, scale->name)) {
+    if (kf_is_brought(m->to, scale->name))
         kf_input_scale_close(scale);
-        return KERF_OK;
-    }
-    m->out->item[m->out->count++] = (kf_made_input){.weight = {.name = scale->name,
-                                                               .shape = scale->tensor.shape,
-                                                               .dtype = KERF_F32,
-                                                               .plane = {&scale->tensor}},
-                                                    .scale = scale,
-                                                    .value = value};
+    else
+        kf_made_scales_add(out, scale, value);
     return KERF_OK;
 }
 
 static kerf_status make_one(const making *m, size_t i, const kf_input *in, kerf_error *err)
 {
-    const kerf_weight *w = m->decided->item[i].weight;
-    const size_t before = m->out->count;
+    const char *name = m->decided->item[i].weight->name;
+    kf_made_scales *out = m->to->out;
+    const size_t before = out->count;
     float largest = largest_of_group(m, i);
     const int is_borrowed = largest == 0;
     if (is_borrowed) largest = largest_of_experts(m, i);
-    const float scale = (float)((double)largest / in->largest);
-    const float value = in->is_inverse ? kerf_inverse_of(scale) : scale;
-    if (!(scale > 0 && isfinite(scale) && isfinite(value)))
+    const float scale = kf_scale_of(largest, in->largest);
+    if (scale == 0)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
                        "%.150s: the largest input of %.150s is %g, which makes no scale: calibrate "
                        "with another text, or --keep '%.150s'",
-                       m->from->path, w->name, (double)largest, w->name);
-    KF_TRY(add(m, i, in, value, err));
-    if (is_borrowed) m->out->borrowed += m->out->count - before;
+                       m->from->path, name, (double)largest, name);
+    KF_TRY(add(m, i, in, in->is_inverse ? kerf_inverse_of(scale) : scale, err));
+    if (is_borrowed) out->borrowed += out->count - before;
     return KERF_OK;
 }
 
@@ -124,30 +110,21 @@ static kerf_status make(const making *m, kerf_error *err)
             "layout %s stores no scales of inputs beside these weights: layouts modelopt and "
             "compressed-tensors do beside nvfp4 and fp8-e4m3",
             m->decided->layout->name);
-    KF_TRY(kf_allocate(&m->out->item, layers, sizeof *m->out->item, err));
+    KF_TRY(kf_made_scales_room(m->to->out, layers, err));
     for (size_t i = 0; i < m->decided->count; i++) {
         const kf_input *in = input_of(m, i);
         if (in) KF_TRY(make_one(m, i, in, err));
     }
+    m->to->out->inputs = m->to->out->count;
     return KERF_OK;
 }
 
-kerf_status kf_made_inputs_open(kf_made_inputs *out, const kerf_inputs *from,
-                                const kerf_weights *all, const kf_decisions *d, kerf_error *err)
+kerf_status kf_make_input_scales(const kf_making *to, const kerf_inputs *from, kerf_error *err)
 {
-    making m = {.from = from, .all = all, .decided = d, .out = out};
-    *out = (kf_made_inputs){NULL, 0, 0};
-    if (!from->largest || d->quantized == 0) return KERF_OK;
-    KF_TRY(kf_allocate(&m.largest, d->count, sizeof *m.largest, err));
+    making m = {.to = to, .decided = to->decided, .from = from};
+    if (!from->largest || to->decided->quantized == 0) return KERF_OK;
+    KF_TRY(kf_allocate(&m.largest, to->decided->count, sizeof *m.largest, err));
     const kerf_status s = make(&m, err);
     free(m.largest);
-    if (s != KERF_OK) kf_made_inputs_close(out);
     return s;
-}
-
-void kf_made_inputs_close(kf_made_inputs *m)
-{
-    for (size_t i = 0; i < m->count; i++) kf_input_scale_close(m->item[i].scale);
-    free(m->item);
-    *m = (kf_made_inputs){NULL, 0, 0};
 }

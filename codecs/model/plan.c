@@ -67,7 +67,7 @@ static kerf_status check_groups(const kerf_plan *p, kerf_error *err)
  * that was given changes nothing, and that is said. */
 static kerf_status check_importance(kerf_plan *p, kerf_error *err)
 {
-    int is_used = p->to.moments || p->to.inputs.largest;
+    int is_used = p->to.moments || p->to.inputs.largest || p->to.cached.largest;
     for (size_t i = 0; i < p->decided.count; i++) {
         const kerf_decision *d = &p->decided.item[i];
         const char *format = d->codec.format ? d->codec.format->name : NULL;
@@ -149,7 +149,7 @@ static kerf_status declare_item(kerf_plan *p, const kerf_decision *d, const kerf
 static kerf_status declare_output(kerf_plan *p, kerf_error *err)
 {
     kerf_weight *weights = NULL;
-    const size_t count = p->decided.count, all = count + p->inputs.count;
+    const size_t count = p->decided.count, all = count + p->made.count;
     KF_TRY(kf_manifest_open(&p->manifest, &p->to, err));
     KF_TRY(kf_allocate(&weights, all, sizeof *weights, err));
     kerf_status s = KERF_OK;
@@ -158,7 +158,7 @@ static kerf_status declare_output(kerf_plan *p, kerf_error *err)
         s = declare_item(p, &p->decided.item[i], &weights[i], err);
     }
     for (size_t i = count; i < all && s == KERF_OK; i++) {
-        weights[i] = p->inputs.item[i - count].weight;
+        weights[i] = p->made.item[i - count].weight;
         s = kf_manifest_add_weight(&p->manifest, p->layout, &weights[i], err);
     }
     if (s == KERF_OK) {
@@ -216,8 +216,10 @@ static kerf_status make(kerf_plan *p, const kerf_select *select, const kerf_rule
     KF_TRY(check_importance(p, err));
     KF_TRY(note_feedback(p, err));
     KF_TRY(check_blocks(p, err));
-    KF_TRY(kf_made_inputs_open(&p->inputs, &p->to.inputs, p->source->weights, &p->decided, err));
-    if (p->inputs.count) KF_TRY(kf_notes_inputs(&p->notes, &p->inputs, p->to.inputs.path, err));
+    const kf_making making = {p->source->weights, &p->decided, &p->made};
+    KF_TRY(kf_make_input_scales(&making, &p->to.inputs, err));
+    KF_TRY(kf_make_cache_scales(&making, &p->to.cached, err));
+    KF_TRY(kf_notes_made(&p->notes, &p->made, &p->to, err));
     if (p->decided.quantized > 0) KF_TRY(declare_output(p, err));
     if (p->decided.quantized > 0)
         KF_TRY(kf_notes_undeclared(&p->notes, p->source->reader, &p->manifest, p->layout,
@@ -264,7 +266,7 @@ void kerf_plan_free(kerf_plan *p)
     kf_notes_free(&p->notes);
     if (p->found) kf_notes_free(p->found);
     free(p->found);
-    kf_made_inputs_close(&p->inputs);
+    kf_made_scales_close(&p->made);
     kf_decisions_free(&p->decided);
     kerf_checkpoint_close(p->arranged);
     free(p->path);

@@ -3,7 +3,7 @@
 #define KERF_MODEL_PLAN_H
 
 #include "model/decide.h"
-#include "model/made_inputs.h"
+#include "model/made_scales.h"
 #include "model/manifest.h"
 #include "model/plan_notes.h"
 
@@ -15,7 +15,7 @@ struct kerf_plan {
     kerf_output to;
     const kerf_layout *layout;
     kf_decisions decided;
-    kf_made_inputs inputs; /* behind the weights of the decisions, in the manifest */
+    kf_made_scales made; /* behind the weights of the decisions, in the manifest */
     kf_notes notes;
     kf_notes *found; /* by the run that wrote it */
     kf_manifest manifest;

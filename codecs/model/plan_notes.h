@@ -4,7 +4,7 @@
 
 #include "file/json/text.h"
 #include "model/decide.h"
-#include "model/made_inputs.h"
+#include "model/made_scales.h"
 #include "model/manifest.h"
 
 enum { KF_NOTES_MOST = 16 };
@@ -22,9 +22,9 @@ kerf_status kf_notes_add(kf_notes *n, kf_text *t, kerf_error *err);
 kerf_status kf_notes_rules(kf_notes *n, const kf_decisions *d, kerf_error *err);
 /* `count` weights, `first` among them, that are encoded without error feedback. */
 kerf_status kf_notes_feedback(kf_notes *n, size_t count, const char *first, kerf_error *err);
-/* Scales of inputs that were made by what `path` says. */
-kerf_status kf_notes_inputs(kf_notes *n, const kf_made_inputs *m, const char *path,
-                            kerf_error *err);
+/* Scales that were made of what `to` says. */
+kerf_status kf_notes_made(kf_notes *n, const kf_made_scales *m, const kerf_output *to,
+                          kerf_error *err);
 /* An imatrix was given, and no encoder takes it. */
 kerf_status kf_notes_unused(kf_notes *n, const kf_decisions *d, kerf_error *err);
 /* Folders in that of the source which its loaders read and no output has: `to`, its path, or NULL.

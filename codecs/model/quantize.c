@@ -41,10 +41,10 @@ static const kerf_decision *item_at(const quantizing *q, size_t i)
 }
 
 /* Behind the weights of the source: a scale that is made; NULL: it is not. */
-static const kf_made_input *input_at(const quantizing *q, size_t i)
+static const kf_made_scale *made_at(const quantizing *q, size_t i)
 {
     const size_t count = q->plan->decided.count;
-    return i < count ? NULL : &q->plan->inputs.item[i - count];
+    return i < count ? NULL : &q->plan->made.item[i - count];
 }
 
 static kf_encode_job encode_job(quantizing *q, size_t i, const kerf_geometry *g,
@@ -230,8 +230,8 @@ static kerf_status write_weight(void *ctx, kerf_writer *w, size_t i, size_t entr
                                 const kerf_exec *exec, uint64_t *note, kerf_error *err)
 {
     quantizing *q = ctx;
-    const kf_made_input *input = input_at(q, i);
-    if (input) return kerf_writer_write(w, entry, 0, &input->value, sizeof input->value, err);
+    const kf_made_scale *made = made_at(q, i);
+    if (made) return kerf_writer_write(w, entry, 0, &made->value, sizeof made->value, err);
     const kerf_decision *d = item_at(q, i);
     char name[64];
     if (d->dropped) return KERF_OK;
@@ -257,7 +257,7 @@ static kerf_status write_weight(void *ctx, kerf_writer *w, size_t i, size_t entr
 
 static uint64_t work_bytes(const void *ctx, size_t i)
 {
-    if (input_at(ctx, i)) return sizeof(float);
+    if (made_at(ctx, i)) return sizeof(float);
     const kerf_decision *d = item_at(ctx, i);
     if (d->dropped) return 0;
     const kerf_geometry g = kf_decision_geometry(d);
@@ -274,9 +274,9 @@ static void describe_work(const void *ctx, FILE *to)
     if (q->plan->to.moments)
         fprintf(to, "feedback %016llx\n", (unsigned long long)q->plan->to.moments->contents);
     if (q->plan->to.imatrix) fprintf(to, "imatrix %016llx\n", (unsigned long long)q->imatrix);
-    const kf_made_inputs *inputs = &q->plan->inputs;
-    for (size_t i = 0; i < inputs->count; i++)
-        fprintf(to, "input %a\n", (double)inputs->item[i].value);
+    const kf_made_scales *made = &q->plan->made;
+    for (size_t i = 0; i < made->count; i++)
+        fprintf(to, "%s %a\n", i < made->inputs ? "input" : "cache", (double)made->item[i].value);
     for (size_t i = 0; i < q->plan->decided.count; i++) {
         const kerf_codec codec = item_at(q, i)->codec;
         fprintf(to, "%s\n", codec.format ? kerf_codec_name(codec, name, sizeof name) : "keep");

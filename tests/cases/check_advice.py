@@ -25,7 +25,7 @@ UNTRIED = ("expected", "no memory", "more than %d shapes", "matrix-vector kernel
            # of verbs that run a model or wait for others: tests of their own have what these need
            "kerf calibrate", "--length N", "--length %llu", "give --text FILE or --tokens FILE", "--token", "-parallel needs", "--gpus needs", "two forms of one answer",
            "ranks write whole files", "ranks share quantize", "--port 0", "kerf serve --output", "%s --page", "is no advice", "made with calibration",
-           " --gram", "--input-scales", "does not know the inputs of", "which makes no scale",
+           " --gram", "--input-scales", "%s needs --calibration CAL", "does not know the inputs of", "which makes no scale", "leave --kv away", "--kv: loaders have",
            "--again is for --feedback", "--calibration is for --exact", "--%s is for --measure", "--imatrix-gguf is of the whole calibration",
            # of another program, which is not here
            "llama-quantize --allow-requantize of llama.cpp makes F16",

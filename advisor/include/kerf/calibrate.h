@@ -100,6 +100,8 @@ KERF_API KERF_CHECK kerf_status kerf_calibration_amax(const kerf_calibration *c,
 
 /* The same for a plan: kerf_output.inputs. c must outlive it. */
 KERF_API kerf_inputs kerf_calibration_inputs(const kerf_calibration *c);
+/* And of its keys and values: kerf_output.cached. */
+KERF_API kerf_cached kerf_calibration_cached(const kerf_calibration *c);
 
 /* What the calibration says of each weight of `source`: malloc'd, ends in a 0 that n (may be
  * NULL) does not count, to be freed. */

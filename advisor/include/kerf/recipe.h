@@ -60,6 +60,25 @@ KERF_API void kerf_recipe_close(kerf_recipe *r); /* NULL is fine */
 KERF_API KERF_CHECK kerf_status kerf_recipe_moments(const kerf_recipe *r, const kerf_calibration *c,
                                                     int again, kerf_moments *out, kerf_error *err);
 
+/* What a plan takes of a calibration besides the importance of columns, which it always does. */
+typedef struct kerf_calibrated {
+    int feedback;     /* 1: weights are rounded with error feedback (kerf_output.moments) ...  */
+    int again;        /* ... and 1: columns are gone over again                                */
+    int input_scales; /* 1: scales of inputs are made (kerf_output.inputs)                     */
+    const kerf_format *kv; /* fp8-e4m3: so is the KV cache (kerf_output.cached); NULL: nothing */
+} kerf_calibrated;
+
+/* Sets of `to` what comes of c, a calibration of `source`, which must outlive the plan, and so must
+ * *moments, room for those. An imatrix that is there stays. c NULL: there is none. r: the recipe,
+ * which may ask for error feedback; NULL: none. KERF_E_ARG: something needs a calibration, or a
+ * cache in another format; KERF_E_DATA: c is of another model, or the recipe was made with another
+ * one. */
+KERF_API KERF_CHECK kerf_status kerf_output_calibrate(kerf_output *to, const kerf_calibrated *what,
+                                                      const kerf_recipe *r,
+                                                      const kerf_calibration *c,
+                                                      const kerf_checkpoint *source,
+                                                      kerf_moments *moments, kerf_error *err);
+
 typedef struct kerf_recipe_result {
     size_t kept, broken; /* promises                                                         */
     size_t edited;       /* tensors whose codec is another one than when the recipe was made */

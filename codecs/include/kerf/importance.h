@@ -65,6 +65,16 @@ typedef struct kerf_inputs {
     const char *path; /* a name for messages */
 } kerf_inputs;
 
+/* Where the largest keys and values come from that layers keep in their cache, which its scales are
+ * made of: kerf_calibration_cached has those of a calibration. */
+typedef struct kerf_cached {
+    const void *ctx;
+    /* out[2]: the largest |k| and |v| of the layer of w; NaN: not known. NULL: there is no such
+     * source. */
+    kerf_status (*largest)(const void *ctx, const kerf_weight *w, float *out, kerf_error *err);
+    const char *path; /* a name for messages */
+} kerf_cached;
+
 /* Writes what imatrix says of the weights of `source` as llama.cpp does: a GGUF file with sums of
  * squares and counts, under the names that llama.cpp has for them. chunks: rows of `length` tokens
  * that it was made of. KERF_E_DATA: it names none of them; KERF_E_NOSUP: weights that llama.cpp has

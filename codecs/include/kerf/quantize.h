@@ -48,6 +48,9 @@ typedef struct kerf_output {
     kerf_inputs inputs;   /* layers get scales of their inputs where the layout has them beside the
                              format (kerf_layout_input) and the source none; all zeros: none. What is
                              behind ctx and path must outlive the plan                           */
+    kerf_cached cached;   /* the KV cache is FP8 (E4M3), and each attention gets a scale of its keys
+                             and one of its values: of layouts modelopt and compressed-tensors. All
+                             zeros: what the source says of its cache. Lives as long as `inputs`   */
     uint64_t shard_bytes; /* a folder: new files of at most this size, but no weight is split;
                              0: the files of the source                                          */
     /* Part `part` (from 1) of `parts`: of a folder, some of its files, which wait beside the path
