@@ -8,6 +8,7 @@
 #include "base/base.h"
 #include "base/pseudo_random.h"
 #include "base/work.h"
+#include "calibrate/eval_rounding.h"
 
 enum { RESAMPLES = 1000 };
 
@@ -17,6 +18,7 @@ typedef struct runner {
     float *state;         /* of the rows of a part                     */
     double *drift, *size; /* [layers] sums of squares; size: of the source */
     kerf_next_said *said; /* [predictions] against the source          */
+    kf_eval_rounding rounding;
 } runner;
 
 typedef struct evaluating {
@@ -75,6 +77,10 @@ static kerf_status open_model(evaluating *e, size_t i, const kerf_exec *exec, ke
         e->width = kerf_decoder_about(r->decoder)->hidden;
     }
     KF_TRY(check_model(e, i, err));
+    if (!e->request->weights_only)
+        KF_TRY(kf_eval_rounding_open(&r->rounding, checkpoint_of(e, i),
+                                     kerf_decoder_about(r->decoder), exec, &p->model[i].rounds,
+                                     err));
     KF_TRY(kf_allocate(&r->drift, p->layers, sizeof *r->drift, err));
     KF_TRY(kf_allocate(&r->size, p->layers, sizeof *r->size, err));
     return kf_allocate(&r->said, p->predictions, sizeof *r->said, err);
@@ -134,7 +140,8 @@ static kerf_status run_layer(evaluating *e, uint64_t layer, const kerf_tokens *p
         runner *r = &e->run[i];
         kerf_layer *l = NULL;
         kerf_status s = load_layer(e, i, layer, &l, err);
-        if (s == KERF_OK) s = kerf_layer_run(l, part, r->state, NULL, e->work.job, err);
+        const kerf_watch watch = kf_eval_rounding_watch(&r->rounding, l);
+        if (s == KERF_OK) s = kerf_layer_run(l, part, r->state, &watch, e->work.job, err);
         kerf_layer_free(l);
         KF_TRY(s);
         if (i) measure_drift(e, r, layer, part->rows * part->length);
@@ -294,6 +301,7 @@ static kerf_status evaluate(evaluating *e, const kerf_exec *exec, kerf_error *er
 static void close_runners(evaluating *e)
 {
     for (size_t i = 0; e->run && i <= e->request->candidates; i++) {
+        kf_eval_rounding_close(&e->run[i].rounding);
         kerf_decoder_close(e->run[i].decoder);
         free(e->run[i].state);
         free(e->run[i].drift);

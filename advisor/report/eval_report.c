@@ -33,6 +33,20 @@ static void say_interval(char out[WORDS], const kerf_eval_model *m)
         snprintf(out, WORDS, "%.5f to %.5f", m->kl_low, m->kl_high);
 }
 
+/* "inputs of 28 weights in nvfp4, KV cache in fp8-e4m3"; empty: nothing is rounded. */
+static void say_rounds(char *out, size_t size, const kerf_rounds *r)
+{
+    int n = 0;
+    out[0] = 0;
+    if (r->weights)
+        n = kf_print(out, size, "inputs of %zu weight%s in", r->weights,
+                     r->weights == 1 ? "" : "s");
+    for (size_t i = 0; r->weights && r->inputs[i]; i++)
+        n += kf_print(out + n, size - (size_t)n, "%s %s", i ? "," : "", r->inputs[i]->name);
+    if (r->cache)
+        kf_print(out + n, size - (size_t)n, "%sKV cache in %s", n ? "; " : "", r->cache->name);
+}
+
 /* --- JSON ---------------------------------------------------------------------------------- */
 
 static json_t *pack_model(const kerf_evaluation *e, size_t i)
@@ -41,6 +55,11 @@ static json_t *pack_model(const kerf_evaluation *e, size_t i)
     json_t *o = json_pack("{s:o, s:I, s:o, s:o, s:o}", "path", kf_json_path(m->path), "quantized",
                           (json_int_t)m->quantized, "bits", kf_json_number(m->bits), "loss",
                           kf_json_number(m->loss), "perplexity", kf_json_number(m->perplexity));
+    json_t *inputs = json_array();
+    for (size_t k = 0; m->rounds.inputs[k]; k++)
+        kf_json_add(&inputs, json_string(m->rounds.inputs[k]->name));
+    kf_json_set(&o, "inputs", inputs);
+    kf_json_set(&o, "cache", m->rounds.cache ? json_string(m->rounds.cache->name) : json_null());
     if (i == 0) return o;
     for (unsigned f = 0; f < KERF_EVAL_FIGURES; f++)
         kf_json_set(&o, kerf_eval_figure_name((kerf_eval_figure)f), kf_json_number(m->figure[f]));
@@ -93,6 +112,12 @@ static void put_text(kf_page *p, const void *ctx)
         kf_table_cell(p, "%.2f %%", 100 * (1 - m->figure[KERF_EVAL_FLIPS]));
     }
     kf_table_end(p);
+    for (size_t i = 0; i < e->models; i++) {
+        char rounds[256];
+        say_rounds(rounds, sizeof rounds, &e->model[i].rounds);
+        if (rounds[0])
+            fprintf(p->to, "%s: %s, as it is run\n", kf_page_plain(p, e->model[i].path), rounds);
+    }
     for (size_t i = 1; i < e->models; i++)
         for (unsigned f = 0; f < KERF_EVAL_FIGURES; f++) {
             if (!(e->model[i].over >> f & 1u)) continue;

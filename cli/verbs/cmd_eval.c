@@ -49,6 +49,7 @@ static kerf_status evaluate(eval_run *j, kerf_error *err)
                                        .candidate = (const kerf_checkpoint *const *)j->model + 1,
                                        .candidates = args_operands(a) - 1,
                                        .tokens = j->tokens.tokens,
+                                       .weights_only = args_has(a, "weights-only"),
                                        .limits = args_has(a, "limits") ? &limits : NULL};
     TRY(progress_open(&bar, a, err));
     kerf_status s = kerf_eval(&request, j->tokens.team.member, &bar.job, &j->evaluation, err);
@@ -73,6 +74,9 @@ static const option options[] = {
     {"limits", 0, "FILE",
      "JSON of what a candidate may lose: {\"schema\": \"kerf.eval-limits/1\", \"kl\": 0.05, "
      "\"kl_p99\": 0.6, \"flips\": 0.1, \"perplexity_rise\": 0.04}"},
+    {"weights-only", 0, NULL,
+     "leave inputs of layers and the KV cache as they are: by default they are rounded as the "
+     "runtimes of a model do it, by its config.json and its scales"},
     {"junit", 0, "FILE.xml", "write the result as JUnit XML, a test per candidate"},
     {"markdown", 0, "FILE.md", "write the result as Markdown"},
     {NULL, 0, NULL, NULL},

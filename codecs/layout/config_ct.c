@@ -102,20 +102,33 @@ static int ct_groups(KF_VALUE_ARGS)
     return kf_give(out, kf_config_groups(q, ct_group));
 }
 
+/* The first of the groups that is of this format, or NULL. */
+static const json_t *group_of(const json_t *groups, const kf_configured *q, const kerf_format *f)
+{
+    const char *name;
+    const json_t *group;
+    json_object_foreach((json_t *)groups, name, group)
+    {
+        const json_t *w = json_object_get(group, "weights");
+        if (json_is_object(w) && !kf_config_contradiction(ct_weights, w, q, f)) return group;
+    }
+    return NULL;
+}
+
 /* Whether one of the groups is of this format. */
 static int ct_groups_agree(const json_t *there, const json_t *ours, const kf_configured *q,
                            const kerf_format *f)
 {
-    const char *name;
-    const json_t *group;
     (void)ours;
-    if (!json_is_object(there)) return 1;
-    json_object_foreach((json_t *)there, name, group)
-    {
-        const json_t *w = json_object_get(group, "weights");
-        if (json_is_object(w) && !kf_config_contradiction(ct_weights, w, q, f)) return 1;
-    }
-    return 0;
+    return !json_is_object(there) || group_of(there, q, f);
+}
+
+const json_t *kf_ct_inputs_of(const json_t *q, const kerf_layout *l, const kerf_format *f)
+{
+    const kf_configured of = {.layout = l};
+    const json_t *group = group_of(json_object_get(q, "config_groups"), &of, f);
+    const json_t *inputs = json_object_get(group, "input_activations");
+    return json_is_object(inputs) ? inputs : NULL;
 }
 
 static int ct_format(KF_VALUE_ARGS)

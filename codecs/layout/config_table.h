@@ -32,6 +32,9 @@ extern const kf_config_rules kf_config_table[KF_LAYOUTS];
 extern const kf_config_key kf_ct_keys[];
 const char *kf_ct_input(const json_t *q, const kerf_format *f, const char **key);
 
+/* What q says of the inputs of weights in format f; NULL: they stay as they are. */
+const json_t *kf_ct_inputs_of(const json_t *q, const kerf_layout *l, const kerf_format *f);
+
 extern const kf_config_key kf_modelopt_keys[], kf_modelopt_old_keys[];
 int kf_modelopt_mixed(const kerf_format *f);
 const char *kf_modelopt_input(const json_t *q, const kerf_format *f, const char **key);

@@ -75,12 +75,39 @@ kerf_status kf_tell_cache(const kf_panel_run *r)
     return r->watch->cache(r->watch->ctx, r->l->index, r->k.p, r->v.p, r->tokens, r->err);
 }
 
+static kerf_status replace_apart(const kf_panel_run *r, const kerf_layer_weight *w, kf_rows *x)
+{
+    const uint64_t bytes = x->rows * x->columns * sizeof *x->p;
+    const float *other = NULL;
+    float *here = NULL;
+    kerf_status s = bring(r, *x, &here);
+    if (s == KERF_OK) s = r->watch->replace(r->watch->ctx, w, here, x->rows, &other, r->err);
+    if (s == KERF_OK && other) {
+        s = r->s->steps->upload(r->s, r->replaced.p, other, bytes, r->err);
+        x->p = r->replaced.p;
+    }
+    free(here);
+    return s;
+}
+
+/* x becomes what the watch wants in its place. */
+static kerf_status replace_input(const kf_panel_run *r, const kerf_layer_weight *w, kf_rows *x)
+{
+    const float *other = NULL;
+    if (!r->l || !r->watch || !r->watch->replace || x->rows == 0) return KERF_OK;
+    if (r->s->steps->apart) return replace_apart(r, w, x);
+    KF_TRY(r->watch->replace(r->watch->ctx, w, x->p, x->rows, &other, r->err));
+    if (other) x->p = (float *)other; /* a product only reads it */
+    return KERF_OK;
+}
+
 kerf_status kf_multiply(const kf_panel_run *r, kf_rows y, kf_rows x, const kerf_layer_weight *w,
                         uint64_t first, uint64_t step, const float *bias)
 {
     const kf_factor f = {w->data + first * w->cols, y.columns, (size_t)w->cols,
                          (size_t)(step * w->cols), 1};
     if (first == 0) KF_TRY(kf_tell_input(r, w, x));
+    KF_TRY(replace_input(r, w, &x));
     return r->s->steps->product(r->s, y, x, f, bias ? bias + first : NULL, step, r->err);
 }
 
@@ -142,6 +169,16 @@ static uint64_t widest_mlp(const kerf_layer *l)
     return most;
 }
 
+/* Of the widest input, where it may be replaced. */
+static uint64_t widest_replaced(const kf_panel_run *r)
+{
+    uint64_t most = 0;
+    if (!r->s->steps->apart || !r->watch || !r->watch->replace) return 0;
+    for (size_t i = 0; i < r->l->weights; i++)
+        if (r->l->weight[i].cols > most) most = r->l->weight[i].cols;
+    return most;
+}
+
 static kerf_status open_panel(kf_panel_run *r, uint64_t tokens)
 {
     const kf_config *c = &r->d->config;
@@ -162,7 +199,8 @@ static kerf_status open_panel(kf_panel_run *r, uint64_t tokens)
         {&r->gate, inner},
         {&r->up, inner},
         {&r->low, is_latent ? low + c->kv_rank : 0},
-        {&r->state, is_apart ? c->hidden : 0}};
+        {&r->state, is_apart ? c->hidden : 0},
+        {&r->replaced, widest_replaced(r)}};
     const size_t n = sizeof parts / sizeof *parts;
     uint64_t columns = 0, count, at = 0;
     for (size_t i = 0; i < n; i++) columns += parts[i].columns;

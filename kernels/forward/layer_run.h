@@ -20,7 +20,8 @@ typedef struct kf_panel_run {
     kf_rows gate, up;              /* of the widest MLP                                   */
     kf_rows low;                   /* compressed queries, keys and values                 */
     const float *cosine, *sine;    /* [length][dims / 2]; NULL: no positions              */
-    kf_rows state;                 /* [hidden]; of steps that are apart: a panel of it    */
+    kf_rows state, replaced;       /* of steps that are apart: a panel of it, [hidden]; what the
+                                      watch puts in the place of an input                  */
     float *memory;                 /* all of the above                                    */
 } kf_panel_run;
 

@@ -91,7 +91,8 @@ SCENARIOS = [
              writes='r.json', gate=True, keeps='c.json'),
     Scenario('advise for a machine', 'advise in/model --budget 5bits -f nvfp4,int8 -j 1 --hardware h200 --json'),
     Scenario('advise from a calibration', 'advise in/tiny --calibration in/cal --budget 6bits -f nvfp4,int8 -j 1 --json'),
-    Scenario('scales of inputs', 'quantize in/tiny -f nvfp4 --layout modelopt --calibration in/cal --input-scales -j 1 -o o',
+    Scenario('scales of inputs', 'quantize in/tiny -f nvfp4 --layout modelopt --calibration in/cal --input-scales --kv fp8-e4m3 '
+             '-j 1 -o o',
              writes='o', gate=True),
     Scenario('score from a calibration', 'score in/tiny -f nvfp4 --calibration in/cal -j 1 --json'),
     Scenario('calibrate', 'calibrate' + TOKENS + '--alpha 2 -j 1 -o o', writes='o'),
@@ -107,6 +108,7 @@ SCENARIOS = [
     Scenario('calibrate with a text', 'calibrate in/tiny --text in/text.txt --length 8 --alpha-by none -j 1 -y -o o',
              before='quantize in/model -f int8 -o o', writes='o'),
     Scenario('eval', EVAL + '--json'),
+    Scenario('eval as it is run', EVAL.replace('tiny-int8', 'tiny-w4a4') + '--json'),
     Scenario('eval over its limits', EVAL + '--limits in/eval.json --junit e.xml --markdown e.md', code=1, writes='e.xml'),
     Scenario('monitor', 'monitor --json -n 2 --interval 0.01', codes=[6], varies=TASK),
     Scenario('monitor as text', 'monitor -n 1', codes=[6], varies=rb'(?m)^[0-9:]{8},|' + TASK),
@@ -148,6 +150,8 @@ def prepare(room, only=None, rows=64):
     make_tiny()
     room.must('quantize', 'in/tiny', '-f', 'int8', '-j', '1', '-o', 'in/tiny-int8')
     room.must('calibrate', *TOKENS.split(), '--alpha', '2', '-o', 'in/cal')
+    room.must('quantize', 'in/tiny', '-f', 'nvfp4', '--layout', 'modelopt', '--calibration', 'in/cal', '--input-scales',
+              '--kv', 'fp8-e4m3', '-j', '1', '-o', 'in/tiny-w4a4')
     chosen = [s for s in SCENARIOS if only is None or only(s)]
     for s in chosen:
         room.put({})

@@ -116,16 +116,27 @@ static void run_layer(kerf_decoder *d, uint64_t i, const kerf_tokens *t, float *
     kerf_layer_free(l);
 }
 
-/* The largest difference as a part of the rms of the state. */
-static double distance(const float *a, const float *b, uint64_t n)
+/* Each layer from the processor's state, with inputs and keys that a watch changes. */
+static double compare_changed(const model *m, const kerf_tokens *t)
 {
-    double sum = 0, worst = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        const double off = fabs((double)a[i] - (double)b[i]);
-        sum += (double)a[i] * (double)a[i];
+    float *cpu = new_state(m), *there = new_state(m), *unchanged = new_state(m);
+    const kerf_watch watch = {.replace = replace, .cache = halve_keys};
+    double worst = 0;
+    need(kerf_decoder_embed(m->cpu, t, cpu, &error), "embedding");
+    for (uint64_t i = 0; i < kerf_decoder_about(m->cpu)->layers; i++) {
+        memcpy(there, cpu, m->bytes);
+        memcpy(unchanged, cpu, m->bytes);
+        run_layer(m->cpu, i, t, cpu, &watch);
+        run_layer(m->gpu, i, t, there, &watch);
+        run_layer(m->cpu, i, t, unchanged, NULL);
+        const double off = distance(cpu, there, m->n);
         worst = off > worst || isnan(off) ? off : worst;
+        check(distance(cpu, unchanged, m->n) > 100 * LIMIT, "changed", "makes no difference", 0);
     }
-    return worst / sqrt(sum / (double)n);
+    free(cpu);
+    free(there);
+    free(unchanged);
+    return worst;
 }
 
 /* Each layer from the processor's state: the largest distance of any. */
@@ -280,6 +291,10 @@ static void run_case(size_t i, int sizes_run, const char *only)
               : k == 1 ? "long rows"
                        : "many rows",
               off[k]);
+        if (k == 0) {
+            const double changed = compare_changed(&m, &t);
+            check(changed <= LIMIT, name, "with inputs that are changed", changed);
+        }
         if (k == sizes_run / 2) {
             const uint64_t first = run_hash(&m, &t, 0);
             check(run_hash(&m, &t, 0) == first, name, "the same bits again", 0);

@@ -1,5 +1,6 @@
 /* forward_inputs.h - what the inputs of a layer's weights come to: added up on the processor, in
- * double and one token after the other, or where a GPU is to add. */
+ * double and one token after the other, or where a GPU is to add; inputs that a watch changes; and
+ * how far two states are apart. */
 #ifndef KERF_TESTS_GPU_FORWARD_INPUTS_H
 #define KERF_TESTS_GPU_FORWARD_INPUTS_H
 
@@ -90,6 +91,43 @@ static kerf_status give_sums(void *ctx, const kerf_layer_weight *w, uint64_t n, 
     x->tokens += n;
     *to = (kerf_sums){x->square, &x->largest, x->gram};
     return KERF_OK;
+}
+
+/* --- what a watch may change ----------------------------------------------------------------- */
+
+/* Every third number of an input is halved for this weight alone; keys, too, for all. */
+static inline kerf_status replace(void *ctx, const kerf_layer_weight *w, const float *x,
+                                  uint64_t tokens, const float **y, kerf_error *err)
+{
+    static float *other;
+    const uint64_t n = tokens * w->cols;
+    (void)ctx, (void)err;
+    free(other);
+    other = malloc(n * sizeof *other);
+    if (!other) die("an input", "no memory");
+    for (uint64_t i = 0; i < n; i++) other[i] = i % 3 ? x[i] : x[i] / 2;
+    *y = other;
+    return KERF_OK;
+}
+
+static inline kerf_status halve_keys(void *ctx, uint64_t layer, float *k, float *v, uint64_t tokens,
+                                     kerf_error *err)
+{
+    (void)ctx, (void)layer, (void)v, (void)err;
+    for (uint64_t i = 0; i < tokens * key_columns; i += 3) k[i] /= 2;
+    return KERF_OK;
+}
+
+/* The largest difference as a part of the rms of the state. */
+static inline double distance(const float *a, const float *b, uint64_t n)
+{
+    double sum = 0, worst = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        const double off = fabs((double)a[i] - (double)b[i]);
+        sum += (double)a[i] * (double)a[i];
+        worst = off > worst || isnan(off) ? off : worst;
+    }
+    return worst / sqrt(sum / (double)n);
 }
 
 #endif

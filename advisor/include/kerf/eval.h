@@ -14,6 +14,7 @@
 #define KERF_EVAL_H
 
 #include <kerf/forward.h>
+#include <kerf/rounding.h>
 #include <kerf/words.h>
 
 #ifdef __cplusplus
@@ -50,6 +51,9 @@ typedef struct kerf_eval_request {
     size_t candidates;
     kerf_tokens tokens; /* each position but the last of a row predicts the next token */
     const kerf_eval_limits *limits; /* NULL: none */
+    int weights_only; /* 1: only weights are as they are stored; 0: inputs and the cache are
+                         rounded, too, as the runtimes of a model do it (kerf/rounding.h), the
+                         source's as well */
     /* Called for each weight of a layer of each candidate, counted from 0, before it runs; it may
      * change the numbers. NULL: they stay. A status other than KERF_OK ends the run with it. */
     kerf_status (*change)(void *ctx, size_t candidate, uint64_t layer, const kerf_layer_weight *w,
@@ -60,9 +64,10 @@ typedef struct kerf_eval_request {
 
 typedef struct kerf_eval_model {
     const char *path;
-    size_t quantized; /* weights */
-    double bits;      /* per weight of all tensors of the checkpoint */
-    double loss;      /* mean of -ln p(next), in nats                 */
+    size_t quantized;   /* weights */
+    double bits;        /* per weight of all tensors of the checkpoint */
+    kerf_rounds rounds; /* what is rounded while it runs             */
+    double loss;        /* mean of -ln p(next), in nats                 */
     double perplexity;
     /* the rest is against the source, and 0 for it */
     double figure[KERF_EVAL_FIGURES];

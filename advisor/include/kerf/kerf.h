@@ -19,6 +19,7 @@
 #include <kerf/quantize.h>
 #include <kerf/ranks.h>
 #include <kerf/roles.h>
+#include <kerf/rounding.h>
 #include <kerf/selftest.h>
 #include <kerf/words.h>
 #include <kerf/forward.h>

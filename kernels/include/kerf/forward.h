@@ -147,10 +147,15 @@ typedef struct kerf_watch {
     kerf_status (*input)(void *ctx, const kerf_layer_weight *w, const float *x, uint64_t tokens,
                          kerf_error *err);
     /* k[tokens][key_columns] after norms and rotary positions, v[tokens][value_columns]: what a
-     * runtime would keep in its cache for layer `layer`. Of latent attention: the decompressed
-     * heads. */
+     * runtime would keep in its cache for layer `layer`, and may be changed. Of latent attention:
+     * the decompressed heads. */
     kerf_status (*cache)(void *ctx, uint64_t layer, float *k, float *v, uint64_t tokens,
                          kerf_error *err);
+    /* What a weight of a layer is multiplied by in the place of x: *y[tokens][w->cols], which need
+     * live until the next call, or NULL: x. Others with the same input keep theirs. Asked once for
+     * each part of a fused weight. */
+    kerf_status (*replace)(void *ctx, const kerf_layer_weight *w, const float *x, uint64_t tokens,
+                           const float **y, kerf_error *err);
     void *ctx;
     /* On a GPU, where they are set, in the place of input and cache, so that no input leaves it:
      * `sums` says for each panel where its sums go, and counts its tokens. cache_largest[2]: the
