@@ -42,6 +42,7 @@ def test_examples_of_the_readme(capsys: pytest.CaptureFixture[str]) -> None:
     assert said[0] == "True t2 7.56e-03 at 4.50 bits per weight"
     assert f"`{said[0]}`" in README
     assert "False" in said and "ExistsError KERF_E_EXISTS" in said and "True 0" in said
+    assert "('nvfp4',) fp8-e4m3 True" in said
 
 
 def test_the_first_script_is_five_lines() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from kerf import _options
 from kerf._jobs import Progress, run
 from kerf._library import Arena, call, enum, ffi, lib
+from kerf._library import text as c_text
 from kerf._records import Record, Verdict, read, table
 from kerf.checkpoints import Checkpoint, Path, open_calibration, source_of
 from kerf.errors import ArgumentError, DataError
@@ -156,8 +158,8 @@ class CalibratedWeight(Record):
 
 @dataclasses.dataclass(frozen=True)
 class Calibration(Record):
-    """A folder that advise(calibration=...), score(calibration=...) and quantize(imatrix=...) read; they
-    take this as its path.
+    """A folder that advise, score and quantize read: calibration= of each takes this as its path, and so
+    does imatrix= of quantize, for the importance of columns alone.
 
     path:      of the folder
     tokens:    that it was made from
@@ -218,7 +220,8 @@ def calibrate(
     alpha:      what noise in a group of weights is judged by: divergence of the next token, loss, or
                 none of it: one pass over the text
     draws:      of noise for each group, 2 to 64; noise: its t2
-    gram:       also the Gram matrix of each input, float32 [columns, columns]
+    gram:       also the Gram matrix of each input, float32 [columns, columns], which
+                quantize(feedback=True) takes
     resume:     go on with what a killed call of the same request has left
     threads:    0: all; the numbers do not depend on it
     device:     "cpu", or "cuda" or "cuda:N": the model runs on that GPU, by cuBLASLt; or "cuda:0,1"
@@ -265,6 +268,8 @@ class Evaluated(Record):
     path:        of the model
     quantized:   weights that are
     bits:        per weight, of all tensors
+    inputs:      formats that inputs of layers are rounded to while it runs: ("nvfp4",); () of none
+    cache:       format that keys and values are rounded to; "" where they are not
     loss:        mean of -ln p(next token), in nats; perplexity: e to it
     perplexity_rise:  perplexity over that of the source, less 1
     kl:          mean KL(source || this) of the next token, in nats; kl_low and kl_high: 95 % of
@@ -278,6 +283,8 @@ class Evaluated(Record):
     path: str
     quantized: int
     bits: float
+    inputs: tuple[str, ...]
+    cache: str
     loss: float
     perplexity: float
     perplexity_rise: float
@@ -307,10 +314,11 @@ class Evaluation(Verdict):
     predictions: int
 
     def _repr_html_(self) -> str:
-        head = ("model", "bits", "perplexity", "KL", "99th", "same top", "over")
-        figures = ("path", "bits", "perplexity", "kl", "kl_p99")
+        head = ("model", "bits", "inputs", "cache", "perplexity", "KL", "99th", "same top", "over")
+        figures = ("perplexity", "kl", "kl_p99")
         rows = (
-            (*(getattr(m, f) for f in figures), f"{100 * (1 - m.flips):.2f} %", ", ".join(m.over))
+            (m.path, m.bits, ", ".join(m.inputs), m.cache, *(getattr(m, f) for f in figures))
+            + (f"{100 * (1 - m.flips):.2f} %", ", ".join(m.over))
             for m in (self.source, *self.models)
         )
         return table(head, rows, f"{self.predictions:,} predictions")
@@ -338,6 +346,8 @@ def _evaluated(m: Any, layers: int) -> Evaluated:
     return read(
         Evaluated,
         m,
+        inputs=tuple(c_text(f.name) for f in itertools.takewhile(bool, m.rounds.inputs)),
+        cache=c_text(m.rounds.cache.name) if m.rounds.cache else "",
         **{name: m.figure[f] for f, name in _FIGURES.items()},
         drift=tuple(m.drift[i] for i in range(layers)) if m.drift else (),
         over=tuple(name for f, name in _FIGURES.items() if m.over >> f & 1),
@@ -353,6 +363,7 @@ def evaluate(
     rows: slice | None = None,
     bos: bool = False,
     limits: Path | Mapping[str, float] | None = None,
+    weights_only: bool = False,
     threads: int = 0,
     device: str = "cpu",
     progress: Progress | None = None,
@@ -362,6 +373,8 @@ def evaluate(
 
     limits:  path of a limits file (schema kerf.eval-limits/1), or a dict of the most that kl, kl_p99,
              flips and perplexity_rise may be
+    weights_only:  weights alone are as they are stored; else inputs of layers and the KV cache are
+                   rounded, too, where runtimes do it by the config.json of a model
 
     source, text, tokens, length, rows, bos, threads, device and progress are those of calibrate. A model
     over its limit is a result, not an exception: look at ``passed``, or use the result as a truth
@@ -376,6 +389,7 @@ def evaluate(
     request.candidates = len(models)
     _set_tokens(request.tokens, given)
     request.limits = _eval_limits(arena, limits)
+    request.weights_only = bool(weights_only)
     out = ffi.new("kerf_evaluation **")
     with _options.team(threads, device=device) as team:
         run(lambda job, err: lib.kerf_eval(request, team.member, job, out, err), progress)

@@ -14,7 +14,7 @@ from kerf._jobs import Progress, run
 from kerf._library import Arena, call, ffi, lib, text
 from kerf._options import Nan
 from kerf._records import Record, read, table
-from kerf.checkpoints import Checkpoint, Path, model_shape, source_of
+from kerf.checkpoints import Checkpoint, Path, model_shape, open_calibration, source_of
 from kerf.errors import ArgumentError
 from kerf.formats import codec_name, find_codec
 
@@ -251,6 +251,52 @@ def _rules(arena: Arena, recipe: Any, tensors: Mapping[str, str | None]) -> list
     return rules
 
 
+def _calibrate(
+    arena: Arena,
+    target: Any,
+    recipe: Any,
+    calibration: Path | None,
+    model: Checkpoint,
+    feedback: bool,
+    again: bool,
+    input_scales: bool,
+    kv: str | None,
+) -> Any:
+    """Sets of a kerf_output what comes of a calibration: the kerf_calibration *, or None. It and the
+    arena must outlive the plan."""
+    asked = bool(recipe and recipe.feedback)
+    feedback_too = bool(feedback) or asked
+    wishes = {
+        "error feedback, which the recipe asks for,": asked,
+        "feedback=True": feedback,
+        "input_scales=True": input_scales,
+        f"kv={kv!r}": kv is not None,
+    }
+    wish = next((w for w, is_there in wishes.items() if is_there), None)
+    if wish and calibration is None:
+        how = "gram=True" if feedback_too else "..."
+        raise ArgumentError(f"quantize: {wish} needs calibration=: kerf.calibrate({how}) makes one")
+    if again and not feedback_too:
+        raise ArgumentError("quantize: again=True is for feedback=True")
+    what = arena.new("kerf_calibrated *")
+    what.feedback, what.again, what.input_scales = bool(feedback), bool(again), bool(input_scales)
+    if kv is not None:
+        what.kv = find_codec(kv).format
+        if what.kv.id != lib.KERF_FORMAT_FP8_E4M3:
+            raise ArgumentError(f"kv={kv!r}: loaders have a KV cache in fp8-e4m3 alone")
+    calibrated = open_calibration(calibration) if calibration is not None else None
+    call(
+        lib.kerf_output_calibrate,
+        target,
+        what,
+        recipe or ffi.NULL,
+        calibrated or ffi.NULL,
+        model.handle,
+        arena.new("kerf_moments *"),
+    )
+    return calibrated
+
+
 # --- quantize ----------------------------------------------------------------------------------
 
 
@@ -265,6 +311,11 @@ def quantize(
     only: Sequence[str] = (),
     layout: str | None = None,
     imatrix: Path | Checkpoint | None = None,
+    calibration: Path | None = None,
+    feedback: bool = False,
+    again: bool = False,
+    input_scales: bool = False,
+    kv: str | None = None,
     overwrite: bool = False,
     resume: bool = False,
     shard_bytes: int = 0,
@@ -290,6 +341,14 @@ def quantize(
     layout:       "kerf", "modelopt", "compressed-tensors", ...: see layouts(); None: that of the
                   recipe, gguf for *.gguf, else kerf
     imatrix:      importance of columns, path or Checkpoint, for the encoders that are called imatrix
+    calibration:  what calibrate has made of source, or its path: importance of columns where there is no
+                  imatrix, and what the next four go by
+    feedback:     rounds each weight so that the error of its layer's output is small, not its own; by
+                  calibrate(gram=True). A recipe may ask for it, too
+    again:        goes over all columns again then, four times at most, on the processor
+    input_scales: stores scales of inputs, so that runtimes multiply in 4 or 8 bits: beside nvfp4 and
+                  fp8-e4m3, in layouts modelopt and compressed-tensors
+    kv:           "fp8-e4m3": the KV cache is in it, with scales of keys and values; in the same layouts
     overwrite:    replaces what is at out; else that is an ExistsError
     resume:       goes on with what a run that was killed has left
     shard_bytes:  new files of at most this size in a folder; 0: the files of the source
@@ -300,8 +359,9 @@ def quantize(
     progress:     called with each Event in this thread; what it raises stops the work
 
     KeyboardInterrupt stops it within some 100 ms. Raises ArgumentError (a pattern without match, a
-    rule that cannot be followed), UnsupportedError, DataError (NaN or Inf, with the tensor's name),
-    FileError, ExistsError.
+    rule that cannot be followed, an option without the calibration that it needs), UnsupportedError,
+    DataError (NaN or Inf, with the tensor's name; a calibration of another model), FileError,
+    ExistsError.
     """
     if format is None and recipe is None and not tensors:
         raise ArgumentError("quantize: what into? format, recipe or tensors is missing")
@@ -315,7 +375,7 @@ def quantize(
     model = source_of(source)
     weights = source_of(imatrix) if imatrix is not None else None
     is_file = recipe is not None and not isinstance(recipe, Mapping)
-    sources = [model.path, recipe if is_file else None, weights.path if weights else None]
+    sources = [model.path, recipe if is_file else None, weights.path if weights else None, calibration]
     check_files(sources, [out])  # type: ignore[arg-type]
     opened = _open_recipe(recipe) if recipe is not None else None
     rules = _rules(arena, opened, tensors or {})
@@ -323,6 +383,7 @@ def quantize(
     target.imatrix = weights.handle if weights else ffi.NULL
     if opened and layout is None:
         target.layout = opened.layout
+    calibrated = _calibrate(arena, target, opened, calibration, model, feedback, again, input_scales, kv)
     base = find_codec(format) if format is not None else arena.new("kerf_codec *")[0]
     made = ffi.new("kerf_plan **")
     call(
@@ -335,7 +396,8 @@ def quantize(
         target,
         made,
     )
-    plan = ffi.gc(made[0], lib.kerf_plan_free)
+    needed = (arena, calibrated, weights)  # which outlive the plan, for it has them
+    plan = ffi.gc(made[0], lambda p, _needed=needed: lib.kerf_plan_free(p))
     result = ffi.new("kerf_result *")
     check = None
     if not dry_run:
