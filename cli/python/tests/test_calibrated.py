@@ -1,4 +1,5 @@
-"""What a calibration gives an output: the command's bytes, what runtimes then round, and refusals."""
+"""What a calibration gives: an output's bytes, scores and advice, as the command has them; what runtimes
+then round; and refusals."""
 
 from __future__ import annotations
 
@@ -146,6 +147,49 @@ def test_the_calibration_outlives_the_plan(
     assert freed == ["plan", "calibration"]
 
 
+# --- score, advise ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_scores_with_error_feedback(
+    again: bool, model: Path, tmp_path: Path, grams: kerf.Calibration, command: Command
+) -> None:
+    """The command's figures, which are those of what quantize writes, and no others."""
+    wish: dict[str, Any] = {"calibration": grams, "feedback": True, "again": again}
+    scores = kerf.score(model, ["nvfp4:4/6", "int4-g128"], **wish)
+    options = ["--calibration", grams.path, "--feedback", *["--again"] * again]
+    line = ["score", model, "-f", "nvfp4:4/6,int4-g128", "--zstd-level", "0"]
+    assert scores.json() == command.json(*line, *options)
+    without = kerf.score(model, "nvfp4:4/6", calibration=grams)["nvfp4:4/6"]
+    with_it = scores["nvfp4:4/6"]
+    assert with_it.t2 > without.t2 and with_it.weighted_t2 < without.weighted_t2
+    kerf.quantize(model, tmp_path / "q", "nvfp4:4/6", **wish)
+    assert kerf.verify(model, tmp_path / "q").total.t2 == with_it.t2
+    if again:
+        once = kerf.score(model, "nvfp4:4/6", calibration=grams, feedback=True)["nvfp4:4/6"]
+        assert with_it.weighted_t2 < once.weighted_t2
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_advice_with_error_feedback(
+    again: bool, model: Path, tmp_path: Path, grams: kerf.Calibration, command: Command
+) -> None:
+    """The command's recipe; all that it promises is kept, though quantize is not told of feedback."""
+    few = ["nvfp4:4/6", "int8"]
+    wish: dict[str, Any] = {"bits": 5, "formats": few, "calibration": grams}
+    advice = kerf.advise(model, feedback=True, again=again, **wish)
+    options: list[object] = ["-f", ",".join(few), "--budget", "5bits", "--calibration", grams.path]
+    command("advise", model, *options, "--feedback", *["--again"] * again, "-o", tmp_path / "r.json")
+    assert advice.recipe == json.loads((tmp_path / "r.json").read_text())
+    assert len(advice.recipe["feedback"]) == 16 and advice.scored == 56
+    assert "feedback" not in kerf.advise(model, **wish).recipe
+    assert advice.total.t2 < kerf.advise(model, **wish).total.t2
+    if again:
+        assert advice.recipe["feedback"] != kerf.advise(model, feedback=True, **wish).recipe["feedback"]
+    done = kerf.quantize(model, tmp_path / "q", recipe=advice.recipe, calibration=grams)
+    assert done.recipe and (done.recipe.kept, done.recipe.broken) == (28, 0)
+
+
 # --- refusals --------------------------------------------------------------------------------------
 
 
@@ -163,6 +207,35 @@ def test_what_needs_a_calibration(options: dict[str, Any], says: str, model: Pat
     with pytest.raises(kerf.ArgumentError, match=says) as caught:
         kerf.quantize(model, None, "nvfp4", layout="modelopt", dry_run=True, **options)
     assert "--" not in str(caught.value)
+
+
+@pytest.mark.parametrize("asker", ["score", "advise"])
+def test_what_feedback_needs(asker: str, model: Path, plain: kerf.Calibration) -> None:
+    def ask(**options: Any) -> None:
+        {
+            "score": lambda: kerf.score(model, "nvfp4", **options),
+            "advise": lambda: kerf.advise(model, bits=5, formats=["nvfp4"], **options),
+        }[asker]()
+
+    for options, says in (
+        ({"feedback": True}, r"feedback=True needs calibration=: kerf\.calibrate\(gram=True\)"),
+        ({"feedback": True, "again": True}, r"feedback=True needs calibration="),
+        ({"again": True}, r"again=True is for feedback=True"),
+        ({"again": True, "calibration": plain}, r"again=True is for feedback=True"),
+        (
+            {"feedback": True, "calibration": plain},
+            r"feedback=True needs Gram matrices, .*calibrate\(gram=True\)",
+        ),
+    ):
+        with pytest.raises(kerf.ArgumentError, match=f"^{asker}: {says}") as caught:
+            ask(**options)
+        assert "--" not in str(caught.value)
+
+
+@pytest.mark.parametrize("wish", ["feedback", "again"])
+def test_an_array_has_no_error_feedback(wish: str) -> None:
+    with pytest.raises(kerf.ArgumentError, match=f"{wish}: of a model"):
+        kerf.score(np.ones((8, 64), np.float32), "int8", **{wish: True})
 
 
 def test_calibrations_that_do_not_serve(model: Path, tmp_path: Path, plain: kerf.Calibration) -> None:

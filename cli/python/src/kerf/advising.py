@@ -14,7 +14,7 @@ from kerf import _options
 from kerf._jobs import Progress, run
 from kerf._library import Arena, call, ffi, lib, text
 from kerf._records import Record, read
-from kerf.checkpoints import Checkpoint, Path, open_calibration, source_of
+from kerf.checkpoints import Checkpoint, Path, calibration_for, source_of
 from kerf.errors import ArgumentError
 from kerf.formats import find_codecs
 from kerf.machines import Hardware, check_gpus, replace_file
@@ -191,6 +191,8 @@ def advise(
     expert_parallel: bool = False,
     imatrix: Path | Checkpoint | None = None,
     calibration: Path | None = None,
+    feedback: bool = False,
+    again: bool = False,
     alpha: Literal["flat", "depth"] | Mapping[str, float] | None = None,
     keep: Sequence[str] = (),
     only: Sequence[str] = (),
@@ -225,6 +227,8 @@ def advise(
                 expert_parallel: each expert is whole on one of them; needs hardware and a config.json
     imatrix:    weighs errors by the importance of columns, as for score
     calibration:  what calibrate has made of these weights, or its path: alpha, and columns of inputs
+    feedback:   candidates with error feedback by calibrate(gram=True), and a recipe that asks for it:
+                quantize(recipe=..., calibration=...); again: as there
     alpha:      how much the error of a tensor matters: "flat", "depth", or {pattern: number}; None: as
                 the calibration has it, else "flat"
     nested:     choices that only grow with the budget, not always the best
@@ -255,9 +259,8 @@ def advise(
     request.gpus, request.expert_parallel = check_gpus(gpus, expert_parallel), int(expert_parallel)
     request.imatrix = weights.handle if weights else ffi.NULL
     request.cache = arena.optional_text(cache)
-    if calibration is not None:
-        calibrated = open_calibration(calibration)
-        request.calibration = calibrated
+    calibrated, request.feedback = calibration_for("advise", calibration, feedback, again)
+    request.calibration = calibrated or ffi.NULL
     _set_alpha(arena, request, alpha)
     out = ffi.new("kerf_advice **")
     with _options.team(threads, nan, device) as team:

@@ -271,3 +271,22 @@ def open_calibration(path: Path) -> Any:
     out = ffi.new("kerf_calibration **")
     call(lib.kerf_calibration_open, Arena().text(path), out)
     return ffi.gc(out[0], lib.kerf_calibration_close)
+
+
+def calibration_for(asker: str, path: Path | None, feedback: bool, again: bool) -> tuple[Any, int]:
+    """What score and advise take: a kerf_calibration *, or None, and the ``feedback`` of a request."""
+    if feedback and path is None:
+        raise ArgumentError(
+            f"{asker}: feedback=True needs calibration=: kerf.calibrate(gram=True) makes one"
+        )
+    if again and not feedback:
+        raise ArgumentError(f"{asker}: again=True is for feedback=True")
+    if path is None:
+        return None, 0
+    calibrated = open_calibration(path)
+    if feedback and lib.kerf_calibration_describe(calibrated).grams == 0:
+        raise ArgumentError(
+            f"{asker}: feedback=True needs Gram matrices, and {os.fspath(path)} has none: "
+            "kerf.calibrate(gram=True) makes them"
+        )
+    return calibrated, 1 + bool(again) if feedback else 0

@@ -14,7 +14,7 @@ from kerf._jobs import Progress, run
 from kerf._library import Arena, call, enum, ffi, lib, text
 from kerf._options import Nan
 from kerf._records import Record, Verdict, read, table
-from kerf.checkpoints import Checkpoint, Path, open_calibration, source_of
+from kerf.checkpoints import Checkpoint, Path, calibration_for, source_of
 from kerf.errors import ArgumentError, UnsupportedError
 from kerf.formats import codec_name, find_codecs
 from kerf.planes import Planes, encode, geometry, host_spans, plane_views
@@ -125,6 +125,8 @@ def score(
     *,
     imatrix: Any = None,
     calibration: Path | None = None,
+    feedback: bool = False,
+    again: bool = False,
     keep: Sequence[str] = (),
     only: Sequence[str] = (),
     every: bool = False,
@@ -143,6 +145,8 @@ def score(
                  tensor; of an array, an array of float32 [columns]
     calibration: of a model, what calibrate has made of it, or its path: the same as an imatrix, and
                  where it has Gram matrices, the error of outputs
+    feedback:    encodes with error feedback by calibrate(gram=True), as quantize(feedback=True) does
+    again:       goes over all columns again then, as quantize(again=True) does
     keep, only:  shell patterns of tensors that are left out, or of the only ones that are not
     every:       also tensors that quantize keeps by default
     dtype:       "bf16": the array is uint16 and holds the bits of bfloat16
@@ -154,8 +158,9 @@ def score(
     if not codecs:
         raise ArgumentError("formats: none is named")
     if not isinstance(source, (str, os.PathLike, Checkpoint)):
-        if calibration is not None:
-            raise ArgumentError("calibration: of a model; importance of an array's columns is imatrix")
+        if calibration is not None or feedback or again:
+            given = "calibration" if calibration is not None else "feedback" if feedback else "again"
+            raise ArgumentError(f"{given}: of a model; importance of an array's columns is imatrix")
         who = {"threads": threads, "nan": nan, "device": device, "progress": progress}
         return _score_array(source, codecs, named, imatrix, dtype, who)
     arena = Arena()
@@ -166,8 +171,9 @@ def score(
     request.codecs = len(codecs)
     request.required = arena.new("unsigned char[]", bytes(named) or b"\0")
     weights = source_of(imatrix) if imatrix is not None else None
-    if calibration is not None:
-        request.calibration = calibrated = open_calibration(calibration)
+    calibrated, request.feedback = calibration_for("score", calibration, feedback, again)
+    if calibrated:
+        request.calibration = calibrated
         call(lib.kerf_calibration_check, calibrated, model.handle)
         request.imatrix = lib.kerf_calibration_imatrix(calibrated)
     if weights:

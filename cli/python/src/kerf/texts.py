@@ -221,7 +221,7 @@ def calibrate(
                 none of it: one pass over the text
     draws:      of noise for each group, 2 to 64; noise: its t2
     gram:       also the Gram matrix of each input, float32 [columns, columns], which
-                quantize(feedback=True) takes
+                feedback=True of quantize, score and advise takes
     resume:     go on with what a killed call of the same request has left
     threads:    0: all; the numbers do not depend on it
     device:     "cpu", or "cuda" or "cuda:N": the model runs on that GPU, by cuBLASLt; or "cuda:0,1"
