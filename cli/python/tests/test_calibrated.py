@@ -76,6 +76,10 @@ def test_error_feedback(
     assert files_of(tmp_path / "ours") == files_of(tmp_path / "theirs")
     kerf.quantize(model, tmp_path / "without", "nvfp4:4/6", calibration=grams)
     assert done.quantized == 28 and files_of(tmp_path / "ours") != files_of(tmp_path / "without")
+    assert kerf.verify(model, tmp_path / "ours", exact=True, calibration=grams)
+    assert not kerf.verify(model, tmp_path / "ours", exact=True)
+    with pytest.raises(kerf.ArgumentError, match="exact=True"):
+        kerf.verify(model, tmp_path / "ours", calibration=grams)
 
 
 def test_a_recipe_asks_for_feedback(

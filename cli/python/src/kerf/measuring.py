@@ -14,7 +14,7 @@ from kerf._jobs import Progress, run
 from kerf._library import Arena, call, enum, ffi, lib, text
 from kerf._options import Nan
 from kerf._records import Record, Verdict, read, table
-from kerf.checkpoints import Checkpoint, Path, calibration_for, source_of
+from kerf.checkpoints import Checkpoint, Path, calibration_for, open_calibration, source_of
 from kerf.errors import ArgumentError, UnsupportedError
 from kerf.formats import codec_name, find_codecs
 from kerf.planes import Planes, encode, geometry, host_spans, plane_views
@@ -352,6 +352,7 @@ def verify(
     *,
     by_value: bool = False,
     exact: bool = False,
+    calibration: Path | None = None,
     threads: int = 0,
     nan: Nan = "error",
     device: str = "cpu",
@@ -363,17 +364,25 @@ def verify(
                times that of normal numbers in each format, and 0.5 without outliers
     by_value:  measures dense tensors too, where their bytes may differ
     exact:     encodes every quantized tensor again, by its recorded encoder, and compares bytes
+    calibration:  for exact, what the weights were rounded by with error feedback; without it exact
+               says of each that it is needed
     nan:       for exact, what quantize was told of NaN and Inf
 
     That a tensor differs, is missing or over its limit is a result, not an exception: look at
     ``passed``, or use the result as a truth value. Raises FileError, DataError.
     """
+    if calibration is not None and not exact:
+        raise ArgumentError("verify: calibration= is for exact=True")
     model, candidate = source_of(source), source_of(other)
     allowed = _open_limits(limits)
     options = ffi.new(
         "kerf_verify_options *",
         {"limits": allowed, "by_value": int(by_value), "exact": int(exact)},
     )
+    if calibration is not None:
+        calibrated, moments = open_calibration(calibration), ffi.new("kerf_moments *")
+        call(lib.kerf_calibration_moments, calibrated, moments)
+        options.moments = moments
     out = ffi.new("kerf_verification **")
     with _options.team(threads, nan, device) as team:
         run(
